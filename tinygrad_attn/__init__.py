@@ -1,0 +1,22 @@
+"""Understand attention by building it: reverse-mode automatic differentiation from scratch, on NumPy.
+
+Read the source in this order: `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`.
+"""
+
+from . import functional, graph, saturation
+from .attention import attention, causal_mask, multi_head_attention, padding_mask
+from .derivatives import hessian, jacobian, jvp, vjp
+from .engine import enable_grad, grad, no_grad, primitive
+from .errors import GradcheckError, GraphError, GraphFreedError, NotDifferentiableError, ShapeError
+from .gradcheck import gradcheck
+from .ops import concatenate, einsum, log_softmax, logsumexp, maximum, minimum, softmax, stack, where
+from .tensor import Tensor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GradcheckError", "GraphError", "GraphFreedError", "NotDifferentiableError", "ShapeError", "Tensor", "attention",
+    "causal_mask", "concatenate", "einsum", "enable_grad", "functional", "grad", "gradcheck", "graph", "hessian",
+    "jacobian", "jvp", "log_softmax", "logsumexp", "maximum", "minimum", "multi_head_attention", "no_grad",
+    "padding_mask", "primitive", "saturation", "softmax", "stack", "vjp", "where",
+]

@@ -1,0 +1,141 @@
+"""Floor 4. Attention, the subject of this package, composed of matmul, softmax and reshape.
+
+A Python dict is a hard lookup: a query equals one key, and the answer is its value. Attention is the soft one.
+The query is compared with all keys, by dot products; softmax makes the scores weights that sum to 1; the
+answer is the weighted sum of the values. It can be differentiated, so what to look for, what to offer and what
+to tell can all be learned.
+
+Letters in shapes: B batch, H heads, L queries, S keys, E model width, D = E / H head width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .engine import Value, operand
+from .errors import ShapeError
+from .ops import dropout as _dropout
+from .ops import expand_dims, softmax, stack
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
+              scale: float | None = None, dropout: float = 0.0, rng: Any = None) -> tuple[Any, Any]:
+    """softmax(Q Kᵀ / √D) V: (..., L, D), (..., S, D), (..., S, Dv) -> output (..., L, Dv), weights (..., L, S).
+
+    Of two independent vectors with components of mean 0 and variance 1, the dot product has variance D. Without
+    the division by √D the scores spread with D, softmax saturates, and the gradient through it vanishes.
+    `scale=None` is 1/√D; `scale=1.0` leaves the scores as they are.
+
+    A boolean `mask`, broadcast to (..., L, S), is True where a query may attend; a query that may attend to
+    nothing gets 0. A float mask is added to the scores. `causal=True` lets query i see keys 0 … i. What is
+    masked has weight 0, but must be finite, since 0 · NaN is NaN. `dropout` acts on the weights, with `rng`;
+    the weights returned are those before it. (Vaswani et al. 2017, §3.2.1, eq. 1.)
+
+    >>> keys, values = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[10.0], [20.0]])
+    >>> output, weights = attention(np.array([[0.0, 50.0]]), keys, values)      # it looks for the second key
+    >>> output.round(3), weights.round(3)
+    (array([[20.]]), array([[0., 1.]]))
+    """
+    query, key, value = (x if isinstance(x, Value) else np.asarray(operand(x)) for x in (query, key, value))
+    _check_shapes(query, key, value)
+    (L, D), S = query.shape[-2:], key.shape[-2]
+    scores = query @ key.mT * (1 / math.sqrt(D) if scale is None else scale)        # (..., L, S)
+    keep, bias = _read_mask(mask, scores)
+    if causal:
+        if L != S:
+            raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
+                             f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
+        keep = causal_mask(L, S) if keep is None else keep & causal_mask(L, S)
+    weights = softmax(scores if bias is None else scores + bias, where=keep)
+    return _dropout(weights, dropout, rng=rng) @ value, weights
+
+
+def _check_shapes(query: Any, key: Any, value: Any) -> None:
+    fault = next((f"the {name} must be (..., length, width), with a width; one vector is x[None, :]" for name, x in
+                  (("query", query), ("key", key), ("value", value)) if x.ndim < 2 or not x.shape[-1]), None)
+    if not fault and query.shape[-1] != key.shape[-1]:
+        fault = f"widths {query.shape[-1]} and {key.shape[-1]} differ, but queries are compared with keys; project them"
+    if not fault and key.shape[-2] != value.shape[-2]:
+        fault = f"there are {key.shape[-2]} keys and {value.shape[-2]} values, but each key has one value"
+    if fault:
+        raise ShapeError(f"attention: query {query.shape}, key {key.shape}, value {value.shape}: {fault}")
+
+
+def _read_mask(mask: Any, scores: Any) -> tuple[Any, Any]:
+    """The mask as `(keep, bias)`: which scores take part, and what is added to them."""
+    if mask is None:
+        return None, None
+    mask = mask if isinstance(mask, Value) else np.asarray(operand(mask))
+    if mask.dtype.kind not in "bf":
+        raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = may "
+                        "attend (mask == 1), or a float one, which is added to the scores")
+    if mask.ndim > scores.ndim or any(m not in (1, n) for m, n in
+                                      zip(mask.shape[::-1], scores.shape[::-1], strict=False)):
+        raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores, (..., L, S) = {scores.shape}. If "
+                         "it tells for each sequence which keys are padding, (B, S), make it padding_mask(lengths, S); "
+                         "True = may attend, the opposite of a key_padding_mask in PyTorch")
+    return (operand(mask), None) if mask.dtype == bool else (None, mask.astype(scores.dtype))
+
+
+def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:
+    """Boolean (L, S): query i may attend to keys 0 … i, so that no position sees what comes after it.
+
+    If L ≠ S, say which ends are aligned: "upper_left", query 0 with key 0, or "lower_right", the last query
+    with the last key, as when the new tokens' queries meet cached keys.
+
+    >>> causal_mask(2, 3, align="lower_right")
+    array([[ True,  True, False],
+           [ True,  True,  True]])
+    """
+    S = L if S is None else S
+    if align not in ("upper_left", "lower_right") and not (align is None and L == S):
+        raise ValueError(f'causal_mask: for {L} queries and {S} keys give align="upper_left" or "lower_right", not {align!r}')
+    return np.tri(L, S, S - L if align == "lower_right" else 0, dtype=bool)
+
+
+def padding_mask(lengths: Any, S: int) -> np.ndarray:
+    """Boolean (B, 1, 1, S): the keys of sequence b that exist, the first `lengths[b]`, for all heads and queries.
+
+    >>> padding_mask([1, 3], 3)[:, 0, 0]
+    array([[ True, False, False],
+           [ True,  True,  True]])
+    """
+    lengths = np.asarray(operand(lengths))
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or np.any((lengths < 0) | (lengths > S)):
+        raise ValueError(f"padding_mask: lengths must be integers from 0 to S={S}, one a sequence; they are {lengths!r}")
+    return np.arange(S) < lengths[:, None, None, None]
+
+
+def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_heads: int, mask: Any = None, *,
+                         context: Any = None, causal: bool = False, scale: float | None = None) -> Any:
+    """Concat(head₁ … head_H) W_o, headₕ = attention(X W_qₕ, C W_kₕ, C W_vₕ): (..., L, E) -> (..., L, E).
+
+    `w_q`, `w_k`, `w_v` hold one matrix (E, D) a head, as a list or as an array (H, E, D); `w_o` is (H·D, E).
+    Heads can look for different things at once, which one weighted average cannot. Keys and values are made
+    of `context` C, (..., S, E), in cross-attention, and of x itself in self-attention. The scale is 1/√D, with
+    the width of a head. The mask broadcasts to (..., H, L, S). (Vaswani et al. 2017, §3.2.2.)
+
+    >>> x, one = np.array([[1.0, 2.0], [3.0, 4.0]]), np.eye(2)
+    >>> heads = [one[:, :1], one[:, 1:]]                    # head h sees feature h
+    >>> multi_head_attention(x, heads, heads, heads, one, 2, mask=np.eye(2, dtype=bool))
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    x, context = (y if isinstance(y, Value) else np.asarray(operand(y)) for y in (x, x if context is None else context))
+    heads = [_project(y, w, name, num_heads) for y, w, name in
+             ((x, w_q, "w_q"), (context, w_k, "w_k"), (context, w_v, "w_v"))]
+    output, _ = attention(*heads, mask, causal=causal, scale=scale)                 # (..., H, L, D)
+    output = output.swapaxes(-3, -2)                                                # (..., L, H, D)
+    return output.reshape((*output.shape[:-2], -1)) @ w_o                           # (..., L, H·D) -> (..., L, E)
+
+
+def _project(x: Any, w: Any, name: str, num_heads: int) -> Any:
+    """x W for each head: (..., L, E) -> (..., H, L, D)."""
+    w = stack(w) if isinstance(w, (list, tuple)) else w
+    if np.ndim(w) != 3 or np.shape(w)[0] != num_heads or x.ndim < 2 or x.shape[-1] != np.shape(w)[1]:
+        raise ShapeError(f"multi_head_attention: x or context {x.shape} with {name} {np.shape(w)} and {num_heads} heads. "
+                         f"{name} must be (H, E, D), one (E, D) a head; one (E, H·D) is w.reshape(E, H, D).swapaxes(0, 1)")
+    return expand_dims(x, axis=-3) @ w

@@ -1,0 +1,98 @@
+"""A side room on floor 3. Derivatives of functions, rather than of values: vjp, jvp, jacobian, hessian.
+
+Each takes a function `fn(*inputs) -> Tensor` and its inputs: a tuple is several inputs, anything else is one,
+and the answer has the same arrangement. Inputs that are not tracked Tensors are made into leaves. All are
+`grad` underneath: the reverse walk gives one row of the Jacobian at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .engine import Value, grad, operand
+from .errors import ShapeError
+from .tensor import Tensor
+
+
+def leaves(inputs: Any) -> tuple[Tensor, ...]:
+    """The inputs as Tensors to differentiate by."""
+    return tuple(x if isinstance(x, Tensor) and x.requires_grad else Tensor(operand(x), requires_grad=True)
+                 for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
+    """fn(*xs), which must be a Tensor."""
+    y = fn(*xs)
+    if not isinstance(y, Tensor):
+        raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to differentiate it, "
+                        "it must return a Tensor, computed from its inputs by Tensor ops")
+    return y
+
+
+def _arranged(inputs: Any, outputs: Sequence[Any]) -> Any:
+    return tuple(outputs) if isinstance(inputs, tuple) else outputs[0]
+
+
+def vjp(fn: Callable[..., Any], inputs: Any, v: Any = None) -> tuple[Tensor, Any]:
+    """`(fn(*inputs), vᵀ J)`: the vector-Jacobian product, in one walk back whatever the number of inputs.
+
+    >>> y, product = vjp(lambda x: x * x, [1.0, 2.0], [1.0, 10.0])
+    >>> product
+    Tensor([ 2., 40.])
+    """
+    xs = leaves(inputs)
+    y = value_of(fn, xs)
+    return y.detach(), _arranged(inputs, grad(y, xs, v, allow_unused=True))
+
+
+def jvp(fn: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
+    """`(fn(*inputs), J v)`: how the output moves when the inputs move along `v`, one v for each input.
+
+    uᵀ J is linear in u; its derivative by u, along v, is J v. So two walks back make a walk forward.
+    (J. Townsend, "A new trick for calculating Jacobian vector products", 2017.)
+
+    >>> y, product = jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))        # d(xy)/dx = y
+    >>> product
+    Tensor(3.)
+    """
+    xs, vs = leaves(inputs), v if isinstance(inputs, tuple) else (v,)
+    y = value_of(fn, xs)
+    for x, direction in zip(xs, vs, strict=True):
+        if np.shape(direction) != x.shape:
+            raise ShapeError(f"jvp: v has shape {np.shape(direction)}, its input {x.shape}; they must be equal")
+    u = Tensor(np.ones_like(y.data), requires_grad=True)
+    rows = grad(y, xs, u, create_graph=True, allow_unused=True)
+    along: Any = sum((row * operand(direction)).sum() for row, direction in zip(rows, vs, strict=True))
+    product = grad(along, u, allow_unused=True) if along.requires_grad else Tensor(np.zeros_like(y.data))
+    return y.detach(), product
+
+
+def jacobian(fn: Callable[..., Any], inputs: Any) -> Any:
+    """d fn / dx for each input, of shape `out.shape + x.shape`, by one walk back for each element of the output.
+
+    >>> from tinygrad_attn import softmax
+    >>> jacobian(softmax, [0.0, 0.0])                       # diag(p) − p pᵀ
+    Tensor([[ 0.25, -0.25],
+            [-0.25,  0.25]])
+    """
+    xs = leaves(inputs)
+    y = value_of(fn, xs)
+    rows = [grad(y, xs, seed.reshape(y.shape), allow_unused=True) for seed in np.eye(y.size, dtype=y.dtype)]
+    return _arranged(inputs, [Tensor(np.reshape([row[i].data for row in rows], y.shape + x.shape), dtype=x.dtype)
+                              for i, x in enumerate(xs)])
+
+
+def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
+    """d² fn / dxᵢ dxⱼ of a function to one number, of shape `xᵢ.shape + xⱼ.shape`: the Jacobian of its gradient.
+
+    >>> hessian(lambda x: (x ** 3).sum(), [1.0, 2.0])
+    Tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    xs = leaves(inputs)
+    rows = [jacobian(lambda *xs, i=i: grad(value_of(fn, xs), xs, create_graph=True, allow_unused=True)[i], xs)
+            for i in range(len(xs))]
+    return _arranged(inputs, [_arranged(inputs, row) for row in rows])

@@ -1,0 +1,115 @@
+"""Floor 5. Compositions: what networks are made of, built from the ops below and nothing new.
+
+None of these needs a derivative of its own: the chain rule has it. All take arrays or Tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .attention import attention, causal_mask
+from .engine import Value, operand
+from .errors import ShapeError
+from .ops import abs, dropout, erf, log_softmax, logsumexp, relu, sigmoid, softmax, sqrt, sum, tanh, var, where
+
+__all__ = ["abs", "cross_entropy", "dropout", "erf", "gelu", "layer_norm", "linear", "log_softmax", "logsumexp", "norm",
+           "relu", "scaled_dot_product_attention", "sigmoid", "softmax", "sqrt", "sum", "tanh", "var", "where"]
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), the layout of PyTorch's weights."""
+    out = x @ weight.mT
+    return out if bias is None else out + bias
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """x Φ(x), x times the probability that a standard normal is below it; "tanh" gives the paper's approximation.
+
+    (Hendrycks & Gimpel 2016.)
+
+    >>> gelu(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.1587,  0.    ,  0.8413])
+    """
+    if approximate == "tanh":
+        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    if approximate != "none":
+        raise ValueError(f'gelu: approximate={approximate!r}; it is "none" or "tanh"')
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """(x − mean) / √(var + eps) · weight + bias, over the last axis, with the variance over n.
+
+    It keeps the size of activations the same at any depth. Half precision is computed in single. (Ba et al. 2016.)
+
+    >>> layer_norm(np.array([0.0, 0.0, 3.0])).round(4)
+    array([-0.7071, -0.7071,  1.4142])
+    """
+    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    out = (wide - wide.mean(axis=-1, keepdims=True)) / sqrt(var(wide, axis=-1, keepdims=True) + eps)
+    out = out.astype(x.dtype) if x.dtype == np.float16 else out
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def norm(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
+    """√Σ x², whose gradient at the zero vector, where it has a kink, is 0.
+
+    >>> float(norm(np.array([3.0, 4.0])))
+    5.0
+    """
+    squares = sum(x * x, axis=axis, keepdims=keepdims)
+    return where(squares > 0, sqrt(where(squares > 0, squares, 1)), 0)
+
+
+def cross_entropy(logits: Any, targets: Any, *, ignore_index: int = -100) -> Any:
+    """The mean of −log softmax(logits)[target]: logits (..., C), integer targets (...) -> ().
+
+    Targets equal to `ignore_index` do not count; if none is left, the loss is 0 and so is its gradient.
+
+    >>> float(cross_entropy(np.zeros((2, 4)), [1, -100]).round(4))      # ln 4
+    1.3863
+    """
+    targets, C = np.asarray(operand(targets)), logits.shape[-1]
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy: targets are class numbers, integers, not {targets.dtype}")
+    if targets.shape != logits.shape[:-1]:
+        raise ShapeError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
+    targets = targets.reshape(-1)
+    rows = np.flatnonzero(targets != ignore_index)
+    wrong = targets[rows][(targets[rows] < 0) | (targets[rows] >= C)]
+    if wrong.size:
+        raise ValueError(f"cross_entropy: target {wrong[0]} is not among the {C} classes 0 … {C - 1}")
+    log_p = log_softmax(logits).reshape((-1, C))
+    return -log_p[rows, targets[rows]].sum() / (rows.size or 1)
+
+
+def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
+                                 rng: Any = None) -> Any:
+    """`attention` with the signature and meaning of PyTorch's function of this name: output only, (..., L, Dv).
+
+    `is_causal` with L ≠ S aligns query 0 with key 0. With `enable_gqa`, of queries (..., H, L, D) each group of
+    H / H_kv neighbouring heads shares one of the H_kv heads of key and value. `rng` is ours, for dropout.
+    """
+    if is_causal:
+        if attn_mask is not None:
+            raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal=True, not both")
+        attn_mask = causal_mask(query.shape[-2], key.shape[-2], align="upper_left")
+    if enable_gqa:
+        key, value = _for_each_query_head(key, query), _for_each_query_head(value, query)
+    return attention(query, key, value, attn_mask, scale=scale, dropout=dropout_p, rng=rng)[0]
+
+
+def _for_each_query_head(x: Any, query: Any) -> Any:
+    """(..., H_kv, S, D) -> (..., H, S, D), each head repeated for its group of query heads."""
+    H, H_kv = query.shape[-3], x.shape[-3]
+    if H % H_kv:
+        raise ShapeError(f"scaled_dot_product_attention: {H} query heads cannot share {H_kv} heads of key and value "
+                         "equally; H must be a multiple of H_kv")
+    shape = (*x.shape[:-2], H // H_kv, *x.shape[-2:])
+    x = x[..., None, :, :] if isinstance(x, Value) else np.asarray(x)[..., None, :, :]
+    return (x * np.ones((H // H_kv, 1, 1), x.dtype)).reshape((*shape[:-4], H, *shape[-2:]))

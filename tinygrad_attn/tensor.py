@@ -1,0 +1,249 @@
+"""Floor 3. `Tensor`: a value with NumPy's operators, methods and functions, each one a primitive.
+
+There is no arithmetic on this floor. A method hands its arguments to the op of the same name, and the two
+tables at the end tell NumPy's functions where to go when they are called with a Tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import engine, ops
+from .engine import Value, operand
+from .errors import GraphError, ShapeError
+
+
+class Tensor(Value):
+    """An array that can be differentiated by.
+
+    `data` is copied and from then on read-only, so that no recorded graph can be changed behind its back.
+    Floats keep their dtype, Python floats are float64. `requires_grad=True` makes a leaf, whose `.grad` is
+    filled by `backward()`; it takes a floating dtype. `name` is shown in graphs and in errors.
+
+    >>> x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()                        # dy/dx = 2x
+    >>> x.grad
+    array([2., 4., 6.])
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, name: str | None = None) -> None:
+        if isinstance(data, Value):
+            raise TypeError("Tensor(tensor) would cut the graph; write .detach() for that, .astype() for a dtype")
+        if isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data):
+            raise TypeError("Tensor([tensor, ...]) would cut the graph; write stack([...])")
+        self._data = np.array(operand(data), dtype=dtype)[()]
+        if isinstance(self._data, np.ndarray):
+            self._data.setflags(write=False)
+        self.grad, self.node, self.name = None, None, name
+        self._requires_grad = False
+        self.requires_grad = requires_grad
+
+    @property
+    def data(self) -> Any:
+        """The array itself, read-only (a NumPy scalar if the shape is `()`). A leaf may be given a new one, of
+        the same shape; it is copied into the leaf's dtype."""
+        return self._data
+
+    @data.setter
+    def data(self, new: Any) -> None:
+        if self.node is not None:
+            raise GraphError(f"the data of a result is what {self.node.op.name} computed; only a leaf's can be set")
+        array = np.array(operand(new)).astype(self.dtype, casting="same_kind")
+        if array.shape != self.shape:
+            raise ShapeError(f"data: the tensor has shape {self.shape}, the new data {array.shape}; they must be equal")
+        array.setflags(write=False)
+        self._data = array[()]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient can flow to this tensor; for a leaf it can be set."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if self.node is not None:
+            raise GraphError("requires_grad of a result follows from its inputs; .detach() takes it out of the graph")
+        if flag and self.dtype.kind != "f":
+            raise TypeError(f"requires_grad=True needs a floating dtype, not {self.dtype}, on which nothing has a "
+                            "derivative: write 1.0 for 1, or dtype=float")
+        self._requires_grad = bool(flag)
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+        """Add d self/d leaf to the `.grad` of every leaf that this tensor was made of, as NumPy arrays.
+
+        One element needs no `gradient`; several need dL/d self, in the same shape. The graph is freed, unless
+        `retain_graph`; a second walk through it is a GraphFreedError.
+        """
+        engine.backward(self, gradient, retain_graph)
+
+    def zero_grad(self) -> None:
+        """Forget the gradient: `.grad` is None again."""
+        self.grad = None
+
+    def detach(self) -> Tensor:
+        """The same data outside the graph: a constant."""
+        return engine.result(self._data)
+
+    def numpy(self) -> np.ndarray:
+        """The data as a read-only ndarray, which shares its memory."""
+        array = np.asarray(self._data).view()
+        array.setflags(write=False)
+        return array
+
+    def item(self) -> Any:
+        """The one element, as a Python number."""
+        return self._data.item()
+
+    shape = property(lambda self: self._data.shape, doc="The length of each axis.")
+    ndim = property(lambda self: self._data.ndim, doc="The number of axes.")
+    size = property(lambda self: self._data.size, doc="The number of elements.")
+    dtype = property(lambda self: self._data.dtype, doc="The type of the elements.")
+    T = property(lambda self: ops.transpose(self), doc="All axes in reverse order.")
+    mT = property(lambda self: self.swapaxes(-1, -2), doc="The last two axes exchanged: each matrix transposed.")
+
+    # Operators. In-place ones are not defined, so that `t += 1` binds t to a new tensor.
+    def __add__(self, other): return ops.add(self, other)
+    def __radd__(self, other): return ops.add(other, self)
+    def __sub__(self, other): return ops.subtract(self, other)
+    def __rsub__(self, other): return ops.subtract(other, self)
+    def __mul__(self, other): return ops.multiply(self, other)
+    def __rmul__(self, other): return ops.multiply(other, self)
+    def __truediv__(self, other): return ops.divide(self, other)
+    def __rtruediv__(self, other): return ops.divide(other, self)
+    def __pow__(self, other): return ops.power(self, other)
+    def __rpow__(self, other): return ops.power(other, self)
+    def __matmul__(self, other): return ops.matmul(self, other)
+    def __rmatmul__(self, other): return ops.matmul(other, self)
+    def __neg__(self): return ops.negative(self)
+    def __pos__(self): return self
+    def __abs__(self): return ops.abs(self)
+    def __getitem__(self, index): return ops.getitem(self, index=ops.frozen_index(index))
+
+    def __setitem__(self, index, value):
+        raise TypeError("a Tensor's elements cannot be set: a graph may need the old ones. Make a new tensor, with "
+                        "where(mask, value, t) or concatenate([t[:i], value, t[i + 1:]])")
+
+    # Comparisons have no derivative: they are plain arrays. Hashing is by identity.
+    def __eq__(self, other): return self._data == operand(other) if other is not None else False
+    def __ne__(self, other): return self._data != operand(other) if other is not None else True
+    def __lt__(self, other): return self._data < operand(other)
+    def __le__(self, other): return self._data <= operand(other)
+    def __gt__(self, other): return self._data > operand(other)
+    def __ge__(self, other): return self._data >= operand(other)
+    __hash__ = Value.__hash__
+    def argmax(self, axis=None): return self._data.argmax(axis)
+    def argsort(self, axis=-1): return self._data.argsort(axis)
+
+    # Python's own conversions, of a single element.
+    def __bool__(self): return bool(self._data)
+    def __float__(self): return float(self._data)
+    def __int__(self): return int(self._data)
+    def __index__(self): return self._data.__index__()
+    def __format__(self, spec): return format(self.item(), spec) if spec else str(self)
+    def __len__(self): return len(np.asarray(self._data))
+    def __iter__(self): return (self[i] for i in range(len(self)))
+
+    # Methods, in NumPy's vocabulary.
+    def sum(self, axis=None, *, keepdims=False): return ops.sum(self, axis=axis, keepdims=keepdims)
+    def mean(self, axis=None, *, keepdims=False): return ops.mean(self, axis=axis, keepdims=keepdims)
+    def max(self, axis=None, *, keepdims=False): return ops.max(self, axis=axis, keepdims=keepdims)
+    def min(self, axis=None, *, keepdims=False): return ops.min(self, axis=axis, keepdims=keepdims)
+    def var(self, axis=None, *, ddof=0, keepdims=False): return ops.var(self, axis=axis, ddof=ddof, keepdims=keepdims)
+    def exp(self): return ops.exp(self)
+    def log(self): return ops.log(self)
+    def sqrt(self): return ops.sqrt(self)
+    def tanh(self): return ops.tanh(self)
+    def relu(self): return ops.relu(self)
+    def sigmoid(self): return ops.sigmoid(self)
+    def abs(self): return ops.abs(self)
+    def clip(self, min=None, max=None): return ops.clip(self, min=operand(min), max=operand(max))
+    def softmax(self, axis=-1, where=None): return ops.softmax(self, axis=axis, where=where)
+    def log_softmax(self, axis=-1): return ops.log_softmax(self, axis=axis)
+    def swapaxes(self, axis1, axis2): return ops.swapaxes(self, axis1=axis1, axis2=axis2)
+    def broadcast_to(self, shape): return ops.broadcast_to(self, shape=shape)
+    def squeeze(self, axis=None): return ops.squeeze(self, axis=axis)
+    def expand_dims(self, axis): return ops.expand_dims(self, axis=axis)
+    def reshape(self, *shape): return ops.reshape(self, shape=_one_or_many(shape))
+    def transpose(self, *axes): return ops.transpose(self, axes=_one_or_many(axes) if axes else None)
+
+    def cumsum(self, axis=None):
+        return ops.cumsum(self.reshape(-1), axis=0) if axis is None else ops.cumsum(self, axis=axis)
+
+    def astype(self, dtype):
+        """In another dtype. To an integer one there is no derivative, so that result is a constant."""
+        return ops.astype(self if np.dtype(dtype).kind == "f" else self.detach(), dtype=dtype)
+
+    def __repr__(self) -> str:
+        text = np.array2string(np.asarray(self._data), separator=", ", prefix="Tensor(")
+        facts = [f"dtype={self.dtype}"] if self.dtype not in (np.float64, np.int64, np.bool) else []
+        facts += [f"op={self.node.op.name}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
+        facts += [f"name={self.name!r}"] if self.name else []
+        return f"Tensor({', '.join([text, *facts])})"
+
+    def __reduce__(self):
+        """Copying and pickling keep a leaf whole; a result becomes a constant, without its graph."""
+        return _rebuild, (type(self), np.asarray(self._data), self._requires_grad and self.node is None,
+                          self.name, self.grad)
+
+    # NumPy on the other side of an operator, or as a function around a tensor.
+    def __array__(self, dtype=None, copy=None):
+        if self._requires_grad:
+            raise TypeError("NumPy would turn this Tensor into a plain array and lose its graph: write .numpy() or "
+                            ".detach() if that is meant")
+        return np.array(self._data, dtype=dtype) if copy else self.numpy().astype(dtype or self.dtype, copy=False)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        if method != "__call__" or options:
+            raise TypeError(f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method}: with a Tensor, only the "
+                            f"plain call is defined, not {', '.join(options) or method}")
+        return self.__array_function__(ufunc, (), inputs, {})
+
+    def __array_function__(self, function, types, args, options):
+        if function in _WITHOUT_DERIVATIVE:
+            return function(*_plain(args), **{key: _plain(value) for key, value in options.items()})
+        if function not in _FROM_NUMPY:
+            raise TypeError(f"np.{function.__name__} is not defined for Tensors: write .numpy() to leave the graph, "
+                            "compose it of ops that are, or make it one with @primitive")
+        return _FROM_NUMPY[function](*args, **options)
+
+
+def _rebuild(cls, data, requires_grad, name, grad) -> Tensor:
+    tensor = cls.__new__(cls)
+    Tensor.__init__(tensor, data, requires_grad, name=name)
+    tensor.grad = grad
+    return tensor
+
+
+def _one_or_many(items: tuple) -> Any:
+    """`reshape(2, 3)` is `reshape((2, 3))`."""
+    return items[0] if len(items) == 1 else items
+
+
+def _plain(x: Any) -> Any:
+    """x with an array for each Tensor in it."""
+    return type(x)(map(_plain, x)) if type(x) in (list, tuple) else x._data if isinstance(x, Value) else x
+
+
+Value.result_type = Tensor
+
+_FROM_NUMPY = {
+    np.add: ops.add, np.subtract: ops.subtract, np.multiply: ops.multiply, np.true_divide: ops.divide,
+    np.power: ops.power, np.matmul: ops.matmul, np.negative: ops.negative, np.positive: lambda x: x,
+    np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.square: lambda x: x * x, np.tanh: ops.tanh,
+    np.abs: ops.abs, np.maximum: ops.maximum, np.minimum: ops.minimum, np.where: ops.where, np.clip: Tensor.clip,
+    np.sum: Tensor.sum, np.mean: Tensor.mean, np.var: Tensor.var, np.max: Tensor.max, np.min: Tensor.min,
+    np.cumsum: Tensor.cumsum, np.reshape: Tensor.reshape, np.transpose: Tensor.transpose, np.squeeze: Tensor.squeeze,
+    np.swapaxes: Tensor.swapaxes, np.matrix_transpose: lambda x: x.mT, np.expand_dims: Tensor.expand_dims,
+    np.broadcast_to: Tensor.broadcast_to, np.concatenate: ops.concatenate, np.stack: ops.stack, np.einsum: ops.einsum,
+    np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k),
+}
+_WITHOUT_DERIVATIVE = {
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.sign, np.floor, np.ceil, np.rint,
+    np.isnan, np.isinf, np.isfinite, np.argmax, np.argmin, np.argsort, np.shape, np.ndim, np.size, np.any, np.all,
+    np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.array_equal, np.allclose, np.isclose, np.result_type,
+}
