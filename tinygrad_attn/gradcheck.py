@@ -1,11 +1,11 @@
 """A side room on floor 3. `gradcheck`: is the gradient that the graph computes the true one?
 
-The derivative's definition is the judge. Move one input element by ±eps, and see how the output moves:
+The judge is the definition of the derivative. Move one input element by ±eps and see how the output moves:
 
     (f(x + eps) − f(x − eps)) / 2 eps  =  f′(x) + O(eps²) + O(rounding / eps)
 
-It knows nothing of graphs, ops or vjps, so it cannot share their mistakes. With float64 and eps = 1e-6 both
-error terms are near 1e-10.
+It knows nothing of graphs and vjps, so it cannot share their mistakes. In float64 with eps = 1e-6 both error
+terms are near 1e-10, for values and derivatives near 1.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from .engine import enable_grad, grad, operand
+from .engine import enable_grad, grad, history, operand
 from .errors import GradcheckError, GraphError
 from .tensor import Tensor
 
 
 @dataclass(frozen=True)
 class InputReport:
-    """The largest disagreement over the elements of one input, and where it is."""
+    """The largest disagreement in the Jacobian by one input: how large, how large as a share of the largest
+    derivative, and at which element of the input."""
 
     name: str
     shape: tuple[int, ...]
@@ -34,7 +35,7 @@ class InputReport:
 
 @dataclass(frozen=True)
 class GradcheckReport:
-    """What a passed check saw; true, so that `assert gradcheck(...)` reads well."""
+    """What a check that passed has seen. It is true, so that `assert gradcheck(...)` reads well."""
 
     order: int
     inputs: tuple[InputReport, ...]
@@ -47,55 +48,58 @@ class GradcheckReport:
         return True
 
     def __str__(self) -> str:
-        lines = [f"gradcheck, order {self.order}: passed", f"{'input':<12} {'shape':<16} {'abs. error':>10} {'rel. error':>10}  at"]
-        lines += [f"{e.name:<12} {e.shape!s:<16} {e.max_abs_error:>10.1e} {e.max_rel_error:>10.1e}  {e.at}" for e in self.inputs]
-        return "\n".join(lines)
+        rows = [("input", "shape", "abs. error", "rel. error", "at")]
+        rows += [(e.name, str(e.shape), f"{e.max_abs_error:.1e}", f"{e.max_rel_error:.1e}", str(e.at)) for e in self.inputs]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = ["  ".join(cell.ljust(n) for cell, n in zip(row, widths)).rstrip() for row in rows]
+        return "\n".join([f"gradcheck passed, order {self.order}", *lines])
 
 
 def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
               order: int = 1) -> GradcheckReport:
-    """Compare the whole Jacobian of `fn(*inputs)`, from vjps, with central differences, element by element.
+    """Compare the whole Jacobian of `fn(*inputs)`, by vjps, with central differences, element by element.
 
-    `inputs` is a tuple, or a single input; arrays are taken as float64 leaves, integer and boolean ones as
-    constants. `fn` returns a Tensor or several. Elements pass when |analytic − numeric| ≤ atol + rtol |numeric|.
-    `order=2` checks the gradient's own gradient too, and so on. The inputs are not touched.
+    `inputs` is a tuple, or one input. Floating ones must be float64 and are made leaves; integer and boolean
+    ones are constants. None is touched. `fn` returns a Tensor, or several. An element passes if
+    |analytic − numeric| ≤ atol + rtol |numeric|. `order=2` checks the gradient's gradient as well, and so on.
 
-    Raises GradcheckError, which names the input, the index and both numbers; and refuses what could not tell
-    right from wrong: float32, functions that are not deterministic, inputs that are not in the graph.
+    A mismatch is a GradcheckError, which names the input, the index and both numbers. What could not tell
+    right from wrong is refused: float32 inputs, a function that is not deterministic, or one that does not
+    depend on an input through the graph.
 
     >>> from tinygrad_attn import gradcheck, softmax
-    >>> report = gradcheck(softmax, [1.0, 2.0, 3.0], order=2)
-    >>> report.max_abs_error < 1e-8
+    >>> gradcheck(softmax, [1.0, 2.0, 3.0], order=2).max_abs_error < 1e-8
     True
     """
     names, arrays = _as_float64(inputs)
     if order < 1:
-        raise ValueError(f"gradcheck: order={order}; it is 1 for the gradient, 2 for the gradient's gradient, …")
-    report = _check_first_order(fn, names, arrays, eps, atol, rtol, order=1)
-    if order > 1:
-        higher = gradcheck(_gradient_function(fn, arrays), tuple(arrays), eps=eps, atol=atol, rtol=rtol, order=order - 1)
-        pairs = zip(report.inputs, higher.inputs, strict=True)
-        report = GradcheckReport(order, tuple(max(pair, key=lambda entry: entry.max_abs_error) for pair in pairs))
-    return report
+        raise ValueError(f"gradcheck: order={order}; it is 1 for gradients, 2 for gradients of gradients, and so on")
+    entries: list[InputReport] = []
+    for k in range(order):
+        checked = _check(fn, names, arrays, eps, atol, rtol, first=k == 0)
+        entries = [max(pair, key=lambda e: e.max_abs_error) for pair in zip(entries or checked, checked)]
+        if k + 1 < order:
+            fn = _gradient_of(fn, arrays)
+    return GradcheckReport(order, tuple(entries))
 
 
 def _as_float64(inputs: Any) -> tuple[list[str], list[np.ndarray]]:
-    """A fresh, contiguous array for each input, and what to call it."""
+    """For each input a name and a fresh contiguous array, so that neither views nor overlaps matter."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-    names = [(x.name if isinstance(x, Tensor) else None) or f"input {i}" for i, x in enumerate(inputs)]
+    names = [getattr(x, "name", None) or f"input {i}" for i, x in enumerate(inputs)]
     arrays = [np.array(operand(x), order="C") for x in inputs]
-    for name, array in zip(names, arrays, strict=True):
+    for name, array in zip(names, arrays):
         if array.dtype.kind in "fc" and array.dtype != np.float64:
-            raise TypeError(f"gradcheck: {name} is {array.dtype}, in which a step of 1e-6 is lost in rounding; "
-                            "write .astype(np.float64)")
+            raise TypeError(f"gradcheck: {name} is {array.dtype}; a step of 1e-6 is lost in its rounding. Give float64: "
+                            ".astype(np.float64)")
     if not any(array.dtype == np.float64 and array.size for array in arrays):
-        raise ValueError("gradcheck: nothing to check: none of the inputs is a non-empty float64 array")
+        raise ValueError("gradcheck: nothing to check: no input is a float64 array with an element")
     return names, arrays
 
 
-def _outputs(fn: Callable[..., Any], arrays: list[np.ndarray], *, track: bool) -> tuple[list[Tensor], list[Any]]:
-    """The leaves made of `arrays`, and what fn makes of them, as a list of Tensors."""
-    xs = [Tensor(a, requires_grad=track and a.dtype == np.float64) for a in arrays]
+def _call(fn: Callable[..., Any], arrays: list[np.ndarray]) -> tuple[list[Tensor], list[Tensor]]:
+    """Fresh leaves made of the arrays, and the outputs of fn on them."""
+    xs = [Tensor(a, requires_grad=a.dtype == np.float64) for a in arrays]
     with enable_grad():
         out = fn(*xs)
     ys = list(out) if isinstance(out, (tuple, list)) else [out]
@@ -106,87 +110,70 @@ def _outputs(fn: Callable[..., Any], arrays: list[np.ndarray], *, track: bool) -
 
 
 def _flat(ys: list[Tensor]) -> np.ndarray:
-    return np.concatenate([y.numpy().reshape(-1) for y in ys]) if ys else np.zeros(0)
+    return np.concatenate([y.numpy().ravel() for y in ys])
 
 
-def _check_first_order(fn: Callable[..., Any], names: list[str], arrays: list[np.ndarray], eps: float, atol: float,
-                       rtol: float, order: int) -> GradcheckReport:
-    xs, ys = _outputs(fn, arrays, track=True)
-    if not np.array_equal(_flat(ys), _flat(_outputs(fn, arrays, track=True)[1]), equal_nan=True):
-        raise ValueError("gradcheck: fn is not deterministic: two calls at the same point differ. Give its dropout or "
-                         "other randomness a generator that is made anew, from a seed, in each call")
+def _check(fn: Callable[..., Any], names: list[str], arrays: list[np.ndarray], eps: float, atol: float, rtol: float,
+           first: bool) -> list[InputReport]:
+    xs, ys = _call(fn, arrays)
+    if not sum(y.size for y in ys):
+        raise ValueError("gradcheck: nothing to check: the output of fn has no elements")
+    if not np.array_equal(_flat(ys), _flat(_call(fn, arrays)[1]), equal_nan=True):
+        raise RuntimeError("gradcheck: fn is not deterministic: at the same point, two calls differ. Make its generator "
+                           "(of dropout, say) anew from a seed in each call")
     entries = []
-    for i, (name, x, array) in enumerate(zip(names, xs, arrays, strict=True)):
+    for i, (name, x) in enumerate(zip(names, xs)):
         if not x.requires_grad or not x.size:
             continue
-        analytic = _analytic_jacobian(ys, x, name)
-        numeric = np.empty_like(analytic)
-        for j, index in enumerate(np.ndindex(array.shape)):
-            numeric[:, j] = _central_difference(fn, arrays, i, index, eps)
-        entries.append(_compare(name, array, analytic, numeric, atol, rtol))
-    return GradcheckReport(order, tuple(entries))
+        if first and not any(x is source for y in ys for node in history(y) for source in node.inputs):
+            raise GraphError(f"gradcheck: no output depends on {name} through recorded ops; its gradient would be None, "
+                             "and there is nothing to check. Is it used by .numpy(), .detach(), or under no_grad()?")
+        analytic = np.array([grad(y, x, seed.reshape(y.shape), allow_unused=True).numpy().ravel()
+                             for y in ys for seed in np.eye(y.size)])
+        numeric = np.stack([_difference(fn, arrays, i, index, eps) for index in np.ndindex(x.shape)], axis=1)
+        entries.append(_compare(name, x.shape, analytic, numeric, atol, rtol))
+    return entries
 
 
-def _analytic_jacobian(ys: list[Tensor], x: Tensor, name: str) -> np.ndarray:
-    """One row for each output element, each by a walk back."""
-    rows = []
-    connected = False
-    for y in ys:
-        for seed in np.eye(y.size):
-            row = np.zeros(x.shape)
-            if y.requires_grad:
-                try:
-                    row = grad(y, x, seed.reshape(y.shape).astype(y.dtype)).numpy()
-                    connected = True
-                except GraphError:
-                    pass
-            rows.append(row.reshape(-1))
-    if not connected:
-        raise GraphError(f"gradcheck: no output depends on {name} through recorded ops, so its gradient would be None: "
-                         "there is nothing to check. Does fn use .numpy(), .detach() or no_grad() on it?")
-    return np.array(rows)
-
-
-def _central_difference(fn: Callable[..., Any], arrays: list[np.ndarray], i: int, index: tuple[int, ...],
-                        eps: float) -> np.ndarray:
-    """d outputs / d arrays[i][index], from fn alone."""
-    sides = []
-    for step in (eps, -eps):
-        moved = list(arrays)
-        moved[i] = arrays[i].copy()
+def _difference(fn: Callable[..., Any], arrays: list[np.ndarray], i: int, index: tuple[int, ...],
+                eps: float) -> np.ndarray:
+    """d outputs / d arrays[i][index], by a central difference."""
+    def at(step: float) -> tuple[np.ndarray, float]:
+        moved = [a.copy() if k == i else a for k, a in enumerate(arrays)]
         moved[i][index] += step
-        sides.append((_flat(_outputs(fn, moved, track=True)[1]), moved[i][index]))
-    (above, x_above), (below, x_below) = sides
-    return (above - below) / (x_above - x_below)            # the step as float64 could take it
+        return _flat(_call(fn, moved)[1]), moved[i][index]
+    (above, x_above), (below, x_below) = at(eps), at(-eps)
+    return (above - below) / (x_above - x_below)            # the step that was taken, after rounding
 
 
-def _compare(name: str, array: np.ndarray, analytic: np.ndarray, numeric: np.ndarray, atol: float,
+def _compare(name: str, shape: tuple[int, ...], analytic: np.ndarray, numeric: np.ndarray, atol: float,
              rtol: float) -> InputReport:
-    error = np.abs(analytic - numeric)
-    error[(analytic == numeric)] = 0                        # also where both are the same infinity
-    excess = np.where(np.isnan(error), np.inf, error - (atol + rtol * np.abs(numeric)))
+    """Both are (outputs, elements of the input)."""
+    same = analytic == numeric                              # two equal infinities agree; a NaN never does
+    error = np.where(same, 0.0, np.abs(np.subtract(analytic, numeric, where=~same, out=np.zeros_like(analytic))))
+    excess = np.where(np.isnan(error), np.inf, error - atol - rtol * np.where(same, 0.0, np.abs(numeric)))
     row, column = np.unravel_index(np.argmax(excess), excess.shape)
-    relative = error / np.maximum(np.maximum(np.abs(analytic), np.abs(numeric)), np.finfo(float).tiny)
-    at = tuple(int(k) for k in np.unravel_index(column, array.shape))
     if excess[row, column] > 0:
+        a, n, e = analytic[row, column], numeric[row, column], error[row, column]
+        index = [int(k) for k in np.unravel_index(column, shape)]
         raise GradcheckError(
-            f"gradcheck: d output[{row}] / d {name}{list(at)}: analytic {analytic[row, column]:.10g}, numeric "
-            f"{numeric[row, column]:.10g}; absolute error {error[row, column]:.3g}, relative "
-            f"{relative[row, column]:.3g} (atol={atol:g}, rtol={rtol:g}). A vjp is wrong, or the point is a kink, a tie or "
-            "a jump, where a difference across it means nothing")
-    worst = np.unravel_index(np.argmax(error), error.shape)
-    return InputReport(name, array.shape, float(error.max()), float(relative[error > atol * 1e-3].max(initial=0.0)),
-                       tuple(int(k) for k in np.unravel_index(worst[1], array.shape)))
+            f"gradcheck: {name} at {index}, output element {row}: analytic {a:.10g}, numeric {n:.10g}; absolute error "
+            f"{e:.3g}, relative {e / max(abs(a), abs(n)):.3g} (allowed: atol={atol:g} + rtol={rtol:g} · |numeric|). Either a "
+            "vjp is wrong, or the point is a kink, a tie or a jump, across which a difference means nothing")
+    column = np.unravel_index(np.argmax(error), error.shape)[1]
+    scale = np.abs(numeric[np.isfinite(numeric)]).max(initial=0.0)
+    return InputReport(name, shape, float(error.max()), float(error.max() / scale) if scale else 0.0,
+                       tuple(int(k) for k in np.unravel_index(column, shape)))
 
 
-def _gradient_function(fn: Callable[..., Any], arrays: list[np.ndarray]) -> Callable[..., Any]:
-    """x ↦ d (c · fn(x)) / dx, for cotangents c drawn once: the function to check for the next order."""
+def _gradient_of(fn: Callable[..., Any], arrays: list[np.ndarray]) -> Callable[..., Any]:
+    """The function to check for the next order: x ↦ d (Σ c · fn(x)) / dx, with weights c drawn once."""
     rng = np.random.default_rng(0)
-    cotangents = [Tensor(rng.uniform(0.5, 1.5, y.shape)) for y in _outputs(fn, arrays, track=False)[1]]
+    weights = [rng.uniform(0.5, 1.5, y.shape) for y in _call(fn, arrays)[1]]
 
-    def gradient(*xs: Tensor) -> list[Any]:
+    def gradient(*xs: Tensor) -> Any:
         out = fn(*xs)
-        ys = list(out) if isinstance(out, (tuple, list)) else [out]
-        total: Any = sum((y * c).sum() for y, c in zip(ys, cotangents, strict=True))
-        return list(grad(total, [x for x in xs if x.requires_grad], create_graph=True, allow_unused=True))
+        ys = out if isinstance(out, (tuple, list)) else [out]
+        total: Any = sum((y * c).sum() for y, c in zip(ys, weights))
+        return grad(total, [x for x in xs if x.requires_grad], create_graph=True, allow_unused=True)
     return gradient

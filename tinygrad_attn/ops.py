@@ -229,8 +229,7 @@ triu.defvjp(lambda g, out, x, *, k=0: triu(g, k=k))
 def _keep(g, x, axis):
     """g, of a reduction of x over `axis`, with the reduced axes back as axes of length 1."""
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    reduced = {a % x.ndim for a in axes}
-    return g.reshape(tuple(1 if i in reduced else n for i, n in enumerate(x.shape)))
+    return g.reshape(tuple(1 if i in axes or i - x.ndim in axes else n for i, n in enumerate(x.shape)))
 
 @primitive
 def sum(x, *, axis=None, keepdims=False):
@@ -255,7 +254,7 @@ def var(x, *, axis=None, keepdims=False, ddof=0):
     """Σ (x − mean)² / (n − ddof)"""
     return _narrow(np.var(_wide(x), axis=axis, keepdims=keepdims, ddof=ddof), x)
 var.defvjp(lambda g, out, x, *, axis=None, keepdims=False, ddof=0:
-           _keep(g, x, axis) * (2 / (_count(x, out) - ddof)) * (x - mean(x, axis=axis, keepdims=True)))
+           _keep(g, x, axis) * 2 * (x - mean(x, axis=axis, keepdims=True)) / (_count(x, out) - ddof))
 
 @primitive
 def max(x, *, axis=None, keepdims=False):
@@ -310,7 +309,7 @@ def _top(x, axis) -> np.ndarray:
     return x.max(axis=axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
 def _participants(where, x) -> np.ndarray:
-    where = np.asarray(operand(where))
+    where = np.asarray(where)
     if where.dtype != bool:
         raise TypeError(f"where= must be boolean, True for what takes part; it is {where.dtype}")
     if np.broadcast_shapes(where.shape, x.shape) != x.shape:
@@ -452,7 +451,7 @@ def _einsum_vjps(g, out, *xs, terms, output):
                 twin = next(c for c in string.ascii_letters if c not in "".join([target, output, *terms]))
                 rest.append((letter + twin, np.eye(length)))
                 letter = twin
-            elif not any(letter in t for t, _ in rest):
+            elif not any(dict(zip(t, np.shape(x))).get(letter) == length for t, x in rest):
                 rest.append((letter, np.ones(length)))
             target += letter
         return _einsum(*(x for _, x in rest), terms=[t for t, _ in rest], output=target)

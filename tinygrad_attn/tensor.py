@@ -129,12 +129,12 @@ class Tensor(Value):
                         "where(mask, value, t) or concatenate([t[:i], value, t[i + 1:]])")
 
     # Comparisons have no derivative: they are plain arrays. Hashing is by identity.
-    def __eq__(self, other): return self._data == operand(other) if other is not None else False
-    def __ne__(self, other): return self._data != operand(other) if other is not None else True
-    def __lt__(self, other): return self._data < operand(other)
-    def __le__(self, other): return self._data <= operand(other)
-    def __gt__(self, other): return self._data > operand(other)
-    def __ge__(self, other): return self._data >= operand(other)
+    def __eq__(self, other): return self._data == _plain(other)
+    def __ne__(self, other): return self._data != _plain(other)
+    def __lt__(self, other): return self._data < _plain(other)
+    def __le__(self, other): return self._data <= _plain(other)
+    def __gt__(self, other): return self._data > _plain(other)
+    def __ge__(self, other): return self._data >= _plain(other)
     __hash__ = Value.__hash__
     def argmax(self, axis=None): return self._data.argmax(axis)
     def argsort(self, axis=-1): return self._data.argsort(axis)
@@ -161,7 +161,7 @@ class Tensor(Value):
     def relu(self): return ops.relu(self)
     def sigmoid(self): return ops.sigmoid(self)
     def abs(self): return ops.abs(self)
-    def clip(self, min=None, max=None): return ops.clip(self, min=operand(min), max=operand(max))
+    def clip(self, min=None, max=None): return ops.clip(self, min=min, max=max)
     def softmax(self, axis=-1, where=None): return ops.softmax(self, axis=axis, where=where)
     def log_softmax(self, axis=-1): return ops.log_softmax(self, axis=axis)
     def swapaxes(self, axis1, axis2): return ops.swapaxes(self, axis1=axis1, axis2=axis2)
@@ -199,8 +199,8 @@ class Tensor(Value):
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         if method != "__call__" or options:
-            raise TypeError(f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method}: with a Tensor, only the "
-                            f"plain call is defined, not {', '.join(options) or method}")
+            raise TypeError(f"np.{ufunc.__name__} of a Tensor is defined as a plain call only, without "
+                            f"{', '.join(options) or '.' + method}")
         return self.__array_function__(ufunc, (), inputs, {})
 
     def __array_function__(self, function, types, args, options):
@@ -221,7 +221,7 @@ def _rebuild(cls, data, requires_grad, name, grad) -> Tensor:
 
 def _one_or_many(items: tuple) -> Any:
     """`reshape(2, 3)` is `reshape((2, 3))`."""
-    return items[0] if len(items) == 1 else items
+    return items if len(items) != 1 else tuple(items[0]) if isinstance(items[0], list) else items[0]
 
 
 def _plain(x: Any) -> Any:

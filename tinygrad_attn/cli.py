@@ -1,0 +1,245 @@
+"""Top floor. The command line: attention at work, checked, in one command.
+
+Every number printed is computed when it is printed. Beside it stands what it must be: a lesson's number, a closed
+form, a finite difference, or what theory says. The exit code is 1 if any is off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__, saturation
+from .attention import attention, multi_head_attention
+from .gradcheck import gradcheck
+from .graph import draw
+from .tensor import Tensor
+
+# Worked example A: one query, three keys. The lesson gives ten digits, so 1e-10 is all that can be asked.
+QUERY, KEYS = [[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+EXPECTED_A = {
+    "scores": [[1, 0, 1]],
+    "scores / √2": [[0.7071067812, 0, 0.7071067812]],
+    "weights": [[0.4011120927, 0.1977758146, 0.4011120927]],
+    "weights without / √2": [[0.4223187983, 0.1553624035, 0.4223187983]],
+}
+
+# Worked example B: self-attention of three words.
+X = [[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 2.0], [1.0, 1.0, 1.0, 1.0]]
+W_Q = [[0.1, 0.2, 0.0, 0.0], [0.0, 0.1, 0.3, 0.0], [0.1, 0.0, 0.0, 0.2], [0.0, 0.0, 0.2, 0.3]]
+W_K = [[0.2, 0.0, 0.1, 0.0], [0.0, 0.1, 0.0, 0.3], [0.1, 0.0, 0.2, 0.0], [0.0, 0.2, 0.0, 0.1]]
+W_V = [[0.0, 0.1, 0.0, 0.2], [0.2, 0.0, 0.2, 0.0], [0.0, 0.3, 0.1, 0.0], [0.1, 0.0, 0.0, 0.3]]
+EXPECTED_B = {
+    "Q Kᵀ": [[0.06, 0.28, 0.20], [0.30, 0.60, 0.60], [0.21, 0.58, 0.50]],
+    "weights": [[0.3135989436, 0.3500636237, 0.3363374327],
+                [0.3008723657, 0.3495638172, 0.3495638172],
+                [0.2976847854, 0.3581798232, 0.3441353914]],
+    "output": [[0.3109394040, 0.2599745505, 0.2722865736, 0.4409266793],
+               [0.3146074354, 0.2601744731, 0.2747819086, 0.4446946720],
+               [0.3181485113, 0.2567280707, 0.2762810252, 0.4465125467]],
+}
+
+
+def compared(name: str, computed: Any, expected: Any, tolerance: float) -> dict[str, Any]:
+    """One checked result, ready for JSON."""
+    computed = computed.numpy() if isinstance(computed, Tensor) else np.asarray(computed)
+    error = float(np.abs(computed - np.asarray(expected)).max())
+    return {"name": name, "computed": computed.tolist(), "expected": np.asarray(expected).tolist(),
+            "max_error": error, "tolerance": tolerance, "ok": error <= tolerance}
+
+
+def soft_lookup() -> list[dict[str, Any]]:
+    """A dict answers "a" with 10. Attention over one-hot keys answers (10 eˢ + 20 + 30) / (eˢ + 2), s the scale."""
+    dictionary = {"a": 10.0, "b": 20.0, "c": 30.0}
+    keys, values = np.eye(3), np.array(list(dictionary.values()))[:, None]
+    results = []
+    for scale in (0.0, 1.0, 4.0, 16.0):
+        answer, _ = attention(keys[:1], keys, values, scale=scale)
+        closed = (10 * math.exp(scale) + 20 + 30) / (math.exp(scale) + 2)
+        results.append({"scale": scale, "dict": dictionary["a"],
+                        **compared(f"scale {scale:g}", answer[0, 0], closed, 1e-12)})
+    return results
+
+
+def example_a() -> list[dict[str, Any]]:
+    query, keys = Tensor(QUERY), Tensor(KEYS)
+    scores = query @ keys.mT
+    computed = {"scores": scores, "scores / √2": scores / math.sqrt(2),
+                "weights": attention(query, keys, keys)[1],
+                "weights without / √2": attention(query, keys, keys, scale=1.0)[1]}
+    return [compared(name, computed[name], EXPECTED_A[name], 1e-10) for name in EXPECTED_A]
+
+
+def self_attention_of_three_words() -> dict[str, Tensor]:
+    """Example B with everything named, so that its graph can be read."""
+    x = Tensor(X, name="X")
+    query, key, value = (x @ Tensor(w, requires_grad=True, name=name)
+                         for w, name in ((W_Q, "W_q"), (W_K, "W_k"), (W_V, "W_v")))
+    output, weights = attention(query, key, value)
+    for tensor, name in ((query, "Q"), (key, "K"), (value, "V"), (weights, "weights"), (output, "output")):
+        tensor.name = name
+    return {"Q Kᵀ": query @ key.mT, "weights": weights, "output": output}
+
+
+def gradient_checks() -> list[dict[str, Any]]:
+    """Both functions at inputs of example B's size, to order 2."""
+    rng = np.random.default_rng(0)
+    x, w_o = rng.normal(size=(3, 4)), rng.normal(size=(4, 4))
+    w_q, w_k, w_v = rng.normal(size=(3, 2, 4, 2))
+    checks: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "attention": (attention, (rng.normal(size=(3, 4)), rng.normal(size=(5, 4)), rng.normal(size=(5, 2)))),
+        "multi_head_attention": (lambda *inputs: multi_head_attention(*inputs, num_heads=2), (x, w_q, w_k, w_v, w_o))}
+    results = []
+    for name, (fn, inputs) in checks.items():
+        for order in (1, 2):
+            report = gradcheck(fn, inputs, order=order)
+            results.append({"name": name, "order": order, "inputs": len(inputs),
+                            "elements": sum(a.size for a in inputs), "max_error": report.max_abs_error,
+                            "tolerance": 1e-5, "ok": report.max_abs_error <= 1e-5})
+    return results
+
+
+def saturation_claims(rows: list[saturation.Row]) -> list[dict[str, Any]]:
+    """What the table must show, each as a claim with the numbers it rests on."""
+    unscaled = {row.d_k: row for row in rows if row.scale == "none"}
+    scaled = {row.d_k: row for row in rows if row.scale == "sqrt"}
+    spread = max(abs(row.score_std / math.sqrt(d) - 1) for d, row in unscaled.items())
+    medians = [row.jacobian_median for row in scaled.values()]
+    collapse = unscaled[4096].jacobian_median / scaled[4096].jacobian_median
+    peak = max(unscaled, key=lambda d: unscaled[d].jacobian_median)
+    witness = max(row.witness for row in rows)
+    return [
+        {"claim": f"unscaled scores spread as √d_k, within {spread:.1%}", "ok": spread < 0.15},
+        {"claim": f"scaled, the median norm stays between {min(medians):.2f} and {max(medians):.2f}",
+         "ok": max(medians) < 2 * min(medians)},
+        {"claim": f"unscaled, it rises until d_k = {peak}, then falls: at 4096 it is {collapse:.1e} of the scaled",
+         "ok": 1 < peak < 1024 and collapse < 1e-5},
+        {"claim": f"but its mean there is {unscaled[4096].jacobian_mean:.2g}: now and then two scores nearly tie",
+         "ok": unscaled[4096].jacobian_mean > 1000 * unscaled[4096].jacobian_median},
+        {"claim": f"finite differences agree with the vjps to {witness:.0e} at the draws sampled", "ok": witness < 1e-9},
+    ]
+
+
+def run(out: Path, progress: Callable[[int, int], None] | None) -> dict[str, Any]:
+    """The whole job as one JSON-ready object; the graph is written to `out`."""
+    example = self_attention_of_three_words()
+    rows = saturation.sweep(progress=progress)
+    picture = draw(example["output"])
+    graph: dict[str, Any] = {"dot": str(picture.save(out / "attention.dot")), "svg": None,
+                             "vertices": len(picture.trace.vertices), "edges": len(picture.trace.edges)}
+    try:
+        graph["svg"] = str(picture.save(out / "attention.svg"))
+    except RuntimeError as error:
+        graph["svg_missing"] = str(error)
+    report: dict[str, Any] = {
+        "version": __version__,
+        "soft_lookup": soft_lookup(),
+        "example_a": example_a(),
+        "example_b": [compared(name, example[name], expected, 1e-10) for name, expected in EXPECTED_B.items()],
+        "gradcheck": gradient_checks(),
+        "saturation": {"n_keys": 64, "draws": 500, "seed": 0, "rows": [vars(row) for row in rows],
+                       "claims": saturation_claims(rows)},
+        "graph": graph,
+    }
+    checks = [entry for part in report.values() if isinstance(part, list) for entry in part]
+    report["off"] = [entry.get("name") or entry["claim"] for entry in [*checks, *report["saturation"]["claims"]]
+                     if not entry["ok"]]
+    return report
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """The report as tables for a terminal 80 columns wide."""
+    lines = ["ATTENTION AS A SOFT LOOKUP: {'a': 10, 'b': 20, 'c': 30}, asked for 'a'",
+             "  scale     answer   closed form   a dict says"]
+    lines += [f"  {e['scale']:5g} {e['computed']:10.6f}    {e['expected']:10.6f}   {e['dict']:11g}  {_mark(e)}"
+              for e in report["soft_lookup"]]
+    for title, entries in (("ONE QUERY, THREE KEYS, d_k = 2", report["example_a"]),
+                           ("SELF-ATTENTION OF THREE WORDS, X (3 x 4), d_k = 4", report["example_b"])):
+        lines += ["", title]
+        for e in entries:
+            lines.append(f"  {e['name']:<41}the lesson's")
+            lines += [f"    {_numbers(row):<39}{_numbers(other)}" for row, other in zip(e["computed"], e["expected"])]
+            lines.append(f"    largest difference {e['max_error']:.1e}  {_mark(e)}")
+    lines += ["", "GRADIENTS AGAINST FINITE DIFFERENCES, every element of every input",
+              "  function               order   inputs   elements   largest difference"]
+    lines += [f"  {e['name']:<22} {e['order']:5}   {e['inputs']:6}   {e['elements']:8}   {e['max_error']:18.1e}  {_mark(e)}"
+              for e in report["gradcheck"]]
+    measured = report["saturation"]
+    lines += ["", f"WHY DIVIDE BY √d_k: {measured['n_keys']} keys, {measured['draws']} draws of standard normal queries and keys",
+              "         unscaled scores                  scores / √d_k",
+              "         score   largest    softmax       score   largest    softmax",
+              "  d_k      std    weight   gradient         std    weight   gradient"]
+    by_d_k: dict[int, dict[str, dict[str, Any]]] = {}
+    for row in measured["rows"]:
+        by_d_k.setdefault(row["d_k"], {})[row["scale"]] = row
+    for d_k, pair in by_d_k.items():
+        cells = [f"{row['score_std']:7.2f}   {row['largest_weight']:7.2f}   {row['jacobian_median']:8.1e}"
+                 for row in (pair["none"], pair["sqrt"])]
+        lines.append(f"  {d_k:4} {'     '.join(cells)}")
+    lines += ["  (std of all scores; mean over draws of the largest weight; median over",
+              "  draws of the Frobenius norm of the softmax's Jacobian)"]
+    lines += [f"  {e['claim']}  {_mark(e)}" for e in measured["claims"]]
+    graph = report["graph"]
+    lines += ["", f"THE GRAPH OF THE THREE WORDS: {graph['vertices']} vertices, {graph['edges']} edges"]
+    lines += [f"  written: {graph[key]}" for key in ("dot", "svg") if graph[key]]
+    lines += [f"  no picture: {graph['svg_missing']}"] if "svg_missing" in graph else []
+    lines += ["", f"OFF: {', '.join(report['off'])}" if report["off"] else "Every number is as expected."]
+    return "\n".join(lines)
+
+
+def _mark(entry: dict[str, Any]) -> str:
+    return "ok" if entry["ok"] else "OFF"
+
+
+def _numbers(row: Sequence[float]) -> str:
+    return " ".join(f"{x:.6f}" for x in row)
+
+
+def progress_line(done: int, total: int) -> None:
+    """Progress on the terminal's error stream, gone when it is over."""
+    bar = "█" * (20 * done // total)
+    end = "\r\033[K" if done == total else ""
+    sys.stderr.write(f"\rsaturation {bar:░<20} {done}/{total}{end}")
+    sys.stderr.flush()
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="tinygrad-attn", description="Attention at work: a soft lookup, two worked examples, gradient checks, the "
+        "vanishing gradient of unscaled scores, and a computation graph. Each number is computed now and checked; the "
+        "exit code is 1 if one is off.")
+    p.add_argument("--out", type=Path, default=Path("out"), metavar="DIR",
+                   help="where attention.dot and attention.svg go; made if missing (default: %(default)s)")
+    p.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    p.add_argument("--version", action="version", version=__version__)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code: 0, 1 if a number is off, 2 for bad usage, 130 if interrupted."""
+    p = parser()
+    args = p.parse_args(argv)
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        if not os.access(args.out, os.W_OK):
+            raise PermissionError(f"{args.out} is not writable")
+    except OSError as error:
+        p.error(f"--out {args.out}: {error.strerror or error}")
+    try:
+        report = run(args.out, progress_line if sys.stderr.isatty() else None)
+        print(json.dumps(report, indent=2, ensure_ascii=False) if args.json else as_text(report), flush=True)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:                 # the reader, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 1 if report["off"] else 0
