@@ -42,14 +42,15 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     query, key, value = (x if isinstance(x, Value) else np.asarray(operand(x)) for x in (query, key, value))
     _check_shapes(query, key, value)
     (L, D), S = query.shape[-2:], key.shape[-2]
-    scores = query @ key.mT * (1 / math.sqrt(D) if scale is None else scale)        # (..., L, S)
-    keep, bias = _read_mask(mask, scores)
+    scale = 1 / math.sqrt(D) if scale is None else scale
+    scores = (query * scale) @ key.mT                       # (..., L, S); scaled first, while numbers are small
+    scores, keep = _masked(scores, mask)
     if causal:
         if L != S:
             raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
                              f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
         keep = causal_mask(L, S) if keep is None else keep & causal_mask(L, S)
-    weights = softmax(scores if bias is None else scores + bias, where=keep)
+    weights = softmax(scores, where=keep)
     return _dropout(weights, dropout, rng=rng) @ value, weights
 
 
@@ -64,10 +65,10 @@ def _check_shapes(query: Any, key: Any, value: Any) -> None:
         raise ShapeError(f"attention: query {query.shape}, key {key.shape}, value {value.shape}: {fault}")
 
 
-def _read_mask(mask: Any, scores: Any) -> tuple[Any, Any]:
-    """The mask as `(keep, bias)`: which scores take part, and what is added to them."""
+def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
+    """The scores, with a float mask added, and which of them take part, from a boolean one."""
     if mask is None:
-        return None, None
+        return scores, None
     mask = mask if isinstance(mask, Value) else np.asarray(operand(mask))
     if mask.dtype.kind not in "bf":
         raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = may "
@@ -77,7 +78,10 @@ def _read_mask(mask: Any, scores: Any) -> tuple[Any, Any]:
         raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores, (..., L, S) = {scores.shape}. If "
                          "it tells for each sequence which keys are padding, (B, S), make it padding_mask(lengths, S); "
                          "True = may attend, the opposite of a key_padding_mask in PyTorch")
-    return (operand(mask), None) if mask.dtype == bool else (None, mask.astype(scores.dtype))
+    if mask.dtype == bool:
+        return scores, operand(mask)
+    with np.errstate(over="ignore"):        # −1e9 is −∞ in half precision, as is meant
+        return scores + mask.astype(scores.dtype), None
 
 
 def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:

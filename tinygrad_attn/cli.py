@@ -120,7 +120,7 @@ def saturation_claims(rows: list[saturation.Row]) -> list[dict[str, Any]]:
         {"claim": f"unscaled scores spread as √d_k, within {spread:.1%}", "ok": spread < 0.15},
         {"claim": f"scaled, the median norm stays between {min(medians):.2f} and {max(medians):.2f}",
          "ok": max(medians) < 2 * min(medians)},
-        {"claim": f"unscaled, it rises until d_k = {peak}, then falls: at 4096 it is {collapse:.1e} of the scaled",
+        {"claim": f"unscaled, it peaks at d_k = {peak}; at 4096 it is {collapse:.1e} of the scaled",
          "ok": 1 < peak < 1024 and collapse < 1e-5},
         {"claim": f"but its mean there is {unscaled[4096].jacobian_mean:.2g}: now and then two scores nearly tie",
          "ok": unscaled[4096].jacobian_mean > 1000 * unscaled[4096].jacobian_median},

@@ -59,13 +59,15 @@ def jvp(fn: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
     Tensor(3.)
     """
     xs, vs = leaves(inputs), v if isinstance(inputs, tuple) else (v,)
+    if len(xs) != len(vs):
+        raise ShapeError(f"jvp: {len(xs)} inputs and {len(vs)} directions v; give one for each")
     y = value_of(fn, xs)
-    for x, direction in zip(xs, vs, strict=True):
+    for x, direction in zip(xs, vs):
         if np.shape(direction) != x.shape:
             raise ShapeError(f"jvp: v has shape {np.shape(direction)}, its input {x.shape}; they must be equal")
     u = Tensor(np.ones_like(y.data), requires_grad=True)
     rows = grad(y, xs, u, create_graph=True, allow_unused=True)
-    along: Any = sum((row * operand(direction)).sum() for row, direction in zip(rows, vs, strict=True))
+    along: Any = sum((row * operand(direction)).sum() for row, direction in zip(rows, vs))
     product = grad(along, u, allow_unused=True) if along.requires_grad else Tensor(np.zeros_like(y.data))
     return y.detach(), product
 

@@ -103,10 +103,6 @@ class Node:
         self.tick = _next_tick()
         self.out: Any = None
 
-    def free(self) -> None:
-        """Let go of inputs and arrays. The op stays, so that an error can still name it."""
-        self.inputs, self.args, self.out = [], [], None
-
 
 def result(data: Any, node: Node | None = None) -> Any:
     """What a primitive returns: a value around an array that nobody else writes to, and now nobody at all."""
@@ -138,6 +134,10 @@ def operand(x: Any) -> Any:
     if array.dtype.kind not in "biufc":
         raise TypeError(f"a {type(x).__name__} is not a number or an array of numbers: {x!r}")
     return array
+
+
+def _kept(x: Any) -> Any:
+    return x.copy() if isinstance(x, np.ndarray) else x
 
 
 class Primitive:
@@ -188,7 +188,9 @@ class Primitive:
         try:
             for key, param in params.items():
                 if isinstance(param, Value):
-                    params[key] = _constant(key, param)
+                    if param._requires_grad:
+                        raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
+                    params[key] = param._data
             out = self.forward(*arrays, **params)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
@@ -197,7 +199,8 @@ class Primitive:
         if not (any_tracked and _modes.get()[-1]):
             return result(out)
         if any_constant:                    # its owner may write to it before the walk back: keep our own copy
-            arrays = [a if isinstance(x, Value) or type(a) in _SCALARS else a.copy() for x, a in zip(args, arrays)]
+            arrays = [a if isinstance(x, Value) else _kept(a) for x, a in zip(args, arrays)]
+        params = {key: _kept(param) for key, param in params.items()} if params else params
         return result(out, Node(self, inputs, arrays, params))
 
     def _explain(self, error: Exception, arrays: list[Any], params: dict[str, Any]) -> Exception:
@@ -215,12 +218,6 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
-
-
-def _constant(key: str, param: Value) -> Any:
-    if param._requires_grad:
-        raise TypeError(f"no gradient flows through {key}=; if it is meant as a constant, write .detach()")
-    return param._data
 
 
 def primitive(forward: Callable[..., Any]) -> Primitive:
@@ -242,9 +239,6 @@ def primitive(forward: Callable[..., Any]) -> Primitive:
     array(1.)
     """
     return Primitive(forward)
-
-
-# ----------------------------------------------------------------------------------------------- the walk back
 
 
 def history(root: Value) -> list[Node]:
@@ -304,40 +298,31 @@ def chain_rule(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Valu
                                              "write .detach()")
             array = node.args[i]
             if share.shape != array.shape or share.dtype is not array.dtype:
-                share = fitted(share, array, op, i)
+                share = unbroadcast(share, array, op, i)
             gradients[key] = gradients[key] + share if key in gradients else share
     return gradients
 
 
-def fitted(g: Any, x: Any, op: Primitive, i: int) -> Any:
-    """The gradient `g` in the shape and dtype of `x`, argument i of `op`, that owns it."""
-    if g.shape != x.shape:
-        try:
-            g = unbroadcast(g, x.shape)
-        except (ValueError, IndexError):
-            raise ShapeError(f"{op.name}: the vjp of argument {i} returned shape {g.shape} for one of {x.shape}") from None
-    return g if g.dtype is x.dtype else g.astype(x.dtype)
+def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
+    """The gradient `g` in the shape and dtype of `x`, argument i of `op`, that owns it.
 
-
-def unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
-    """Sum `g` over the axes along which an argument of `shape` was repeated to fit the others.
-
-    Broadcasting uses an element in several places, so its gradient is the sum of theirs. This is the one
+    Broadcasting uses an element of x in several places, so its gradient is the sum of theirs. This is the one
     place that knows: no vjp has to.
     """
-    added = g.ndim - len(shape)
-    repeated = tuple(k for k in range(g.ndim) if k < added or shape[k - added] == 1 != g.shape[k])
-    return g.sum(axis=repeated).reshape(shape)
+    if g.shape != x.shape:
+        padded = (1,) * (g.ndim - x.ndim) + x.shape
+        if len(padded) != g.ndim or any(n not in (1, m) for n, m in zip(padded, g.shape)):
+            raise ShapeError(f"{op.name}: the vjp of argument {i} returned shape {g.shape} for one of {x.shape}")
+        g = g.sum(axis=tuple(k for k, n in enumerate(padded) if n == 1)).reshape(x.shape)
+    return g if g.dtype is x.dtype else g.astype(x.dtype)
 
 
 def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
     """An argument for a vjp that is recorded: the input itself, if a gradient flows to it."""
-    if x is None or not x._requires_grad:
-        return array
-    if x._data is not array:                # a leaf, whose data an optimiser's step has replaced
-        raise GraphError(f"{op.name}: an input of shape {array.shape} was given new data after it was used; "
-                         "create_graph=True needs it as it was")
-    return x
+    if x is not None and x._requires_grad and x._data is not array:
+        raise GraphError(f"{op.name}: an input of shape {array.shape} was given new data, by an optimiser perhaps, after it "
+                         "was used; create_graph=True needs it as it was")
+    return x if x is not None and x._requires_grad else array
 
 
 def _seed(root: Value, gradient: Any, asker: str) -> Any:
@@ -350,7 +335,7 @@ def _seed(root: Value, gradient: Any, asker: str) -> Any:
         return np.ones(shape, dtype)[()]
     if np.shape(operand(gradient)) != shape:
         raise ShapeError(f"{asker}: gradient has shape {np.shape(operand(gradient))}, the value {shape}; they must agree")
-    return gradient if isinstance(gradient, Value) else np.asarray(gradient, dtype)[()]
+    return gradient if isinstance(gradient, Value) else np.array(gradient).astype(dtype, casting="same_kind")[()]
 
 
 def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> None:
@@ -367,7 +352,7 @@ def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> N
             leaf.grad += g                              # type: ignore[union-attr]
     if not retain_graph:
         for node in nodes:
-            node.free()
+            node.inputs, node.args, node.out = [], [], None     # the op stays, for an error to name
 
 
 def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False, allow_unused: bool = False) -> Any:

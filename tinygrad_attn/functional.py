@@ -19,6 +19,11 @@ __all__ = ["abs", "cross_entropy", "dropout", "erf", "gelu", "layer_norm", "line
            "relu", "scaled_dot_product_attention", "sigmoid", "softmax", "sqrt", "sum", "tanh", "var", "where"]
 
 
+def _wide(x: Any) -> Any:
+    """x, but half precision as single: its squares overflow at 256."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), the layout of PyTorch's weights."""
     out = x @ weight.mT
@@ -43,14 +48,18 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """(x − mean) / √(var + eps) · weight + bias, over the last axis, with the variance over n.
 
-    It keeps the size of activations the same at any depth. Half precision is computed in single. (Ba et al. 2016.)
+    It keeps the size of activations the same at any depth. (Ba et al. 2016.)
 
     >>> layer_norm(np.array([0.0, 0.0, 3.0])).round(4)
     array([-0.7071, -0.7071,  1.4142])
     """
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    for name, w in (("weight", weight), ("bias", bias)):
+        if w is not None and np.shape(w) != x.shape[-1:]:
+            raise ShapeError(f"layer_norm: {name} has shape {np.shape(w)}, x {x.shape}; it needs {x.shape[-1:]}. (PyTorch's "
+                             "normalized_shape is not an argument here: it is always the last axis)")
+    wide = _wide(x)
     out = (wide - wide.mean(axis=-1, keepdims=True)) / sqrt(var(wide, axis=-1, keepdims=True) + eps)
-    out = out.astype(x.dtype) if x.dtype == np.float16 else out
+    out = out if wide is x else out.astype(x.dtype)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 
@@ -61,8 +70,10 @@ def norm(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = 
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
     """
-    squares = sum(x * x, axis=axis, keepdims=keepdims)
-    return where(squares > 0, sqrt(where(squares > 0, squares, 1)), 0)
+    wide = _wide(x)
+    squares = sum(wide * wide, axis=axis, keepdims=keepdims)
+    out = where(squares > 0, sqrt(where(squares > 0, squares, 1)), 0)
+    return out if wide is x else out.astype(x.dtype)
 
 
 def cross_entropy(logits: Any, targets: Any, *, ignore_index: int = -100) -> Any:
@@ -84,7 +95,8 @@ def cross_entropy(logits: Any, targets: Any, *, ignore_index: int = -100) -> Any
     if wrong.size:
         raise ValueError(f"cross_entropy: target {wrong[0]} is not among the {C} classes 0 … {C - 1}")
     log_p = log_softmax(logits).reshape((-1, C))
-    return -log_p[rows, targets[rows]].sum() / (rows.size or 1)
+    losses = -log_p[rows, targets[rows]]
+    return losses.mean() if rows.size else losses.sum()
 
 
 def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,

@@ -23,33 +23,25 @@ from .errors import ShapeError, broadcast_fault
 def add(x, y):
     """x + y"""
     return x + y
-add.defvjp(
-    lambda g, out, x, y: g,
-    lambda g, out, x, y: g)
+add.defvjp(lambda g, out, x, y: g, lambda g, out, x, y: g)
 
 @primitive
 def subtract(x, y):
     """x − y"""
     return x - y
-subtract.defvjp(
-    lambda g, out, x, y: g,
-    lambda g, out, x, y: -g)
+subtract.defvjp(lambda g, out, x, y: g, lambda g, out, x, y: -g)
 
 @primitive
 def multiply(x, y):
     """x · y, elementwise"""
     return x * y
-multiply.defvjp(
-    lambda g, out, x, y: g * y,
-    lambda g, out, x, y: g * x)
+multiply.defvjp(lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)
 
 @primitive
 def divide(x, y):
     """x / y"""
     return x / y
-divide.defvjp(
-    lambda g, out, x, y: g / y,
-    lambda g, out, x, y: -g * out / y)
+divide.defvjp(lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)
 
 @primitive
 def negative(x):
@@ -66,9 +58,14 @@ def power(x, y):
         if "negative integer powers" in str(error):
             raise TypeError("an integer to a negative power is no integer; .astype(float) the base") from None
         raise
-power.defvjp(                               # for y = 0 the slope is 0, also at x = 0, where xʸ⁻¹ is not defined
-    lambda g, out, x, y: g * y * x ** (where(y == 0, 1, y - 1) if np.ndim(y) else y - 1 if y != 0 else 1),
-    lambda g, out, x, y: g * out * log(where(x == 0, 1.0, x)))
+
+def _power_dx(g, out, x, y):
+    if isinstance(y, (int, float)):         # a plain number, and not a Tensor to differentiate by again
+        return g * y * x ** (y - 1) if y else g * 0
+    undefined = (x == 0) & (y == 0)         # there xʸ⁻¹ is, but the slope is 0
+    return g * y * where(undefined, 1, x) ** where(undefined, 1, y - 1)
+power.defvjp(_power_dx,
+             lambda g, out, x, y: g * out * log(where((x == 0) & (y >= 0), 1, x)))      # 0ʸ is flat in y
 
 @primitive
 def matmul(x, y):
@@ -91,13 +88,9 @@ def _matmul_dy(g, out, x, y):
     if x.ndim == 1:
         return x * g if y.ndim == 1 else x[:, None] * g[..., None, :]
     return x.mT @ g if y.ndim > 1 else (x.mT @ g[..., None])[..., 0]
-matmul.defvjp(
-    _matmul_dx,                             # dL/dX = G Yᵀ
-    _matmul_dy)                             # dL/dY = Xᵀ G
-
+matmul.defvjp(_matmul_dx, _matmul_dy)       # dL/dX = G Yᵀ, dL/dY = Xᵀ G
 
 # ------------------------------------------------------------------------------------- elementwise functions
-
 @primitive
 def exp(x):
     """eˣ"""
@@ -167,9 +160,7 @@ def _narrow(out, x):
     """Back in half precision, if x was."""
     return out.astype(np.float16) if getattr(x, "dtype", None) == np.float16 else out
 
-
 # ------------------------------------------------------------------------------------------------- selection
-
 @primitive
 def where(condition, x, y):
     """x where the condition holds, else y; the gradient goes to the one chosen, and 0 to the other.
@@ -181,18 +172,13 @@ def where(condition, x, y):
     array([1., 0.])
     """
     return np.where(condition, x, y)
-where.defvjp(
-    None,
-    lambda g, out, condition, x, y: where(condition, g, 0),
-    lambda g, out, condition, x, y: where(condition, 0, g))
+where.defvjp(None,
+             lambda g, out, condition, x, y: where(condition, g, 0),
+             lambda g, out, condition, x, y: where(condition, 0, g))
 
 @primitive
 def maximum(x, y):
-    """max(x, y), elementwise; where they are equal each gets half of the gradient.
-
-    >>> maximum([1.0, 5.0], 2.0)
-    array([2., 5.])
-    """
+    """max(x, y), elementwise; where they are equal each gets half of the gradient."""
     return np.maximum(x, y)
 
 @primitive
@@ -223,9 +209,7 @@ def triu(x, *, k=0):
     return np.triu(x, k)
 triu.defvjp(lambda g, out, x, *, k=0: triu(g, k=k))
 
-
 # ------------------------------------------------------------------------------------------------ reductions
-
 def _keep(g, x, axis):
     """g, of a reduction of x over `axis`, with the reduced axes back as axes of length 1."""
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -243,7 +227,7 @@ def mean(x, *, axis=None, keepdims=False):
     """Σ x / n"""
     return np.mean(x, axis=axis, keepdims=keepdims)
 mean.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
-            broadcast_to(_keep(g, x, axis) / _count(x, out), shape=x.shape))
+            broadcast_to(_keep(g, x, axis) * (1 / _count(x, out)), shape=x.shape))
 
 def _count(x, out) -> float:
     """How many elements of x went into each of out. (Where there are none, any number does.)"""
@@ -254,7 +238,7 @@ def var(x, *, axis=None, keepdims=False, ddof=0):
     """Σ (x − mean)² / (n − ddof)"""
     return _narrow(np.var(_wide(x), axis=axis, keepdims=keepdims, ddof=ddof), x)
 var.defvjp(lambda g, out, x, *, axis=None, keepdims=False, ddof=0:
-           _keep(g, x, axis) * 2 * (x - mean(x, axis=axis, keepdims=True)) / (_count(x, out) - ddof))
+           _keep(g, x, axis) * (2 / (_count(x, out) - ddof or math.nan)) * (x - mean(x, axis=axis, keepdims=True)))
 
 @primitive
 def max(x, *, axis=None, keepdims=False):
@@ -324,7 +308,7 @@ def logsumexp(x, *, axis=-1, keepdims=False):
     np.float64(1000.693147)
     """
     z = _wide(x)
-    top = _top(z, axis)
+    top = np.minimum(_top(z, axis), np.finfo(z.dtype).max)      # +∞ − top is +∞, and not ∞ − ∞
     with np.errstate(divide="ignore"):      # log Σ = −∞ where nothing is left to sum
         out = top + np.log(np.exp(z - top).sum(axis=axis, keepdims=True))
     return _narrow(out if keepdims else np.squeeze(out, axis), x)
@@ -337,12 +321,12 @@ def log_softmax(x, *, axis=-1):
     >>> log_softmax([0.0, 1000.0])
     array([-1000.,     0.])
     """
-    return x - logsumexp(x, axis=axis, keepdims=True)
+    z = _wide(x)
+    z = z - _top(z, axis)                   # first, so that a large offset takes no digits
+    return _narrow(z - logsumexp(z, axis=axis, keepdims=True), x)
 log_softmax.defvjp(lambda g, out, x, *, axis=-1: g - exp(out) * g.sum(axis=axis, keepdims=True))
 
-
 # ------------------------------------------------------------------------------------------- shape and place
-
 @primitive
 def reshape(x, *, shape):
     """The same elements in the same order in another shape"""
@@ -432,9 +416,7 @@ def frozen_index(index) -> tuple:
         return np.array(operand(i), dtype=np.intp if isinstance(i, list) and not i else None)
     return tuple(freeze(i) for i in (index if isinstance(index, tuple) else (index,)))
 
-
 # ---------------------------------------------------------------------------------------- einsum and dropout
-
 @primitive
 def _einsum(*xs, terms, output):
     return np.einsum(f"{','.join(terms)}->{output}", *xs)

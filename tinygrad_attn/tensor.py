@@ -1,7 +1,7 @@
-"""Floor 3. `Tensor`: a value with NumPy's operators, methods and functions, each one a primitive.
+"""Floor 3. `Tensor`: a value with NumPy's operators, methods and functions, each of them a primitive.
 
-There is no arithmetic on this floor. A method hands its arguments to the op of the same name, and the two
-tables at the end tell NumPy's functions where to go when they are called with a Tensor.
+There is no arithmetic on this floor. A method hands its arguments to the op of the same name; the tables at the
+end tell NumPy's own functions where to go when they are called with a Tensor.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .errors import GraphError, ShapeError
 class Tensor(Value):
     """An array that can be differentiated by.
 
-    `data` is copied and from then on read-only, so that no recorded graph can be changed behind its back.
-    Floats keep their dtype, Python floats are float64. `requires_grad=True` makes a leaf, whose `.grad` is
-    filled by `backward()`; it takes a floating dtype. `name` is shown in graphs and in errors.
+    The data is copied and from then on read-only, so that no recorded graph changes behind its own back. Floats
+    keep their dtype; Python's are float64. `requires_grad=True` makes a leaf, of a floating dtype, whose `.grad`
+    is filled by `backward()`. `name` is shown in graphs and errors.
 
     >>> x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = (x * x).sum()
@@ -32,41 +32,35 @@ class Tensor(Value):
     __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, name: str | None = None) -> None:
-        if isinstance(data, Value):
-            raise TypeError("Tensor(tensor) would cut the graph; write .detach() for that, .astype() for a dtype")
-        if isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data):
-            raise TypeError("Tensor([tensor, ...]) would cut the graph; write stack([...])")
-        self._data = np.array(operand(data), dtype=dtype)[()]
-        if isinstance(self._data, np.ndarray):
-            self._data.setflags(write=False)
+        if isinstance(data, Value) or (isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data)):
+            raise TypeError("a Tensor made of Tensors would cut their graph: write stack([...]) to keep it, .astype() for "
+                            "another dtype, .detach() if a constant is meant")
         self.grad, self.node, self.name = None, None, name
-        self._requires_grad = False
+        self._data = _owned(operand(data), dtype)
         self.requires_grad = requires_grad
 
     @property
     def data(self) -> Any:
-        """The array itself, read-only (a NumPy scalar if the shape is `()`). A leaf may be given a new one, of
-        the same shape; it is copied into the leaf's dtype."""
+        """The array itself, read-only; a NumPy scalar if the shape is (). A leaf can be given a new one of the
+        same shape, which is copied, in the leaf's dtype."""
         return self._data
 
     @data.setter
     def data(self, new: Any) -> None:
-        if self.node is not None:
+        if self.node:
             raise GraphError(f"the data of a result is what {self.node.op.name} computed; only a leaf's can be set")
-        array = np.array(operand(new)).astype(self.dtype, casting="same_kind")
-        if array.shape != self.shape:
-            raise ShapeError(f"data: the tensor has shape {self.shape}, the new data {array.shape}; they must be equal")
-        array.setflags(write=False)
-        self._data = array[()]
+        if np.shape(operand(new)) != self.shape:
+            raise ShapeError(f"data: the leaf has shape {self.shape}, the new data {np.shape(operand(new))}")
+        self._data = _owned(np.asarray(operand(new)).astype(self.dtype, casting="same_kind"))
 
     @property
     def requires_grad(self) -> bool:
-        """Whether a gradient can flow to this tensor; for a leaf it can be set."""
+        """Whether gradients flow to this tensor. It can be set on a leaf."""
         return self._requires_grad
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        if self.node is not None:
+        if self.node:
             raise GraphError("requires_grad of a result follows from its inputs; .detach() takes it out of the graph")
         if flag and self.dtype.kind != "f":
             raise TypeError(f"requires_grad=True needs a floating dtype, not {self.dtype}, on which nothing has a "
@@ -74,10 +68,10 @@ class Tensor(Value):
         self._requires_grad = bool(flag)
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
-        """Add d self/d leaf to the `.grad` of every leaf that this tensor was made of, as NumPy arrays.
+        """Add d self / d leaf to `.grad`, a NumPy array, of every leaf that this tensor was made of.
 
-        One element needs no `gradient`; several need dL/d self, in the same shape. The graph is freed, unless
-        `retain_graph`; a second walk through it is a GraphFreedError.
+        A single element needs no `gradient`; several need dL/d self, in their shape. The graph is freed, unless
+        `retain_graph`: a second walk through it is a GraphFreedError.
         """
         engine.backward(self, gradient, retain_graph)
 
@@ -90,10 +84,8 @@ class Tensor(Value):
         return engine.result(self._data)
 
     def numpy(self) -> np.ndarray:
-        """The data as a read-only ndarray, which shares its memory."""
-        array = np.asarray(self._data).view()
-        array.setflags(write=False)
-        return array
+        """The data as an ndarray, read-only and not copied."""
+        return np.broadcast_to(self._data, self.shape)
 
     def item(self) -> Any:
         """The one element, as a Python number."""
@@ -106,7 +98,7 @@ class Tensor(Value):
     T = property(lambda self: ops.transpose(self), doc="All axes in reverse order.")
     mT = property(lambda self: self.swapaxes(-1, -2), doc="The last two axes exchanged: each matrix transposed.")
 
-    # Operators. In-place ones are not defined, so that `t += 1` binds t to a new tensor.
+    # Operators. There are no in-place ones, so that `t += 1` binds t to a new tensor.
     def __add__(self, other): return ops.add(self, other)
     def __radd__(self, other): return ops.add(other, self)
     def __sub__(self, other): return ops.subtract(self, other)
@@ -125,27 +117,27 @@ class Tensor(Value):
     def __getitem__(self, index): return ops.getitem(self, index=ops.frozen_index(index))
 
     def __setitem__(self, index, value):
-        raise TypeError("a Tensor's elements cannot be set: a graph may need the old ones. Make a new tensor, with "
+        raise TypeError("a Tensor's elements cannot be set, since a graph may need the old ones; make a new tensor, by "
                         "where(mask, value, t) or concatenate([t[:i], value, t[i + 1:]])")
 
-    # Comparisons have no derivative: they are plain arrays. Hashing is by identity.
+    # What has no derivative is a plain array. Hashing is by identity.
     def __eq__(self, other): return self._data == _plain(other)
     def __ne__(self, other): return self._data != _plain(other)
     def __lt__(self, other): return self._data < _plain(other)
     def __le__(self, other): return self._data <= _plain(other)
     def __gt__(self, other): return self._data > _plain(other)
     def __ge__(self, other): return self._data >= _plain(other)
-    __hash__ = Value.__hash__
     def argmax(self, axis=None): return self._data.argmax(axis)
     def argsort(self, axis=-1): return self._data.argsort(axis)
+    __hash__ = Value.__hash__
 
-    # Python's own conversions, of a single element.
+    # Python's conversions, of a single element, and of the first axis.
     def __bool__(self): return bool(self._data)
     def __float__(self): return float(self._data)
     def __int__(self): return int(self._data)
     def __index__(self): return self._data.__index__()
     def __format__(self, spec): return format(self.item(), spec) if spec else str(self)
-    def __len__(self): return len(np.asarray(self._data))
+    def __len__(self): return len(self.numpy())
     def __iter__(self): return (self[i] for i in range(len(self)))
 
     # Methods, in NumPy's vocabulary.
@@ -175,11 +167,11 @@ class Tensor(Value):
         return ops.cumsum(self.reshape(-1), axis=0) if axis is None else ops.cumsum(self, axis=axis)
 
     def astype(self, dtype):
-        """In another dtype. To an integer one there is no derivative, so that result is a constant."""
+        """In another dtype; in one without fractions, which has no derivative, a constant."""
         return ops.astype(self if np.dtype(dtype).kind == "f" else self.detach(), dtype=dtype)
 
     def __repr__(self) -> str:
-        text = np.array2string(np.asarray(self._data), separator=", ", prefix="Tensor(")
+        text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
         facts = [f"dtype={self.dtype}"] if self.dtype not in (np.float64, np.int64, np.bool) else []
         facts += [f"op={self.node.op.name}"] if self.node else ["requires_grad=True"] if self._requires_grad else []
         facts += [f"name={self.name!r}"] if self.name else []
@@ -187,35 +179,43 @@ class Tensor(Value):
 
     def __reduce__(self):
         """Copying and pickling keep a leaf whole; a result becomes a constant, without its graph."""
-        return _rebuild, (type(self), np.asarray(self._data), self._requires_grad and self.node is None,
-                          self.name, self.grad)
+        facts = {"_requires_grad": self._requires_grad and not self.node, "name": self.name,
+                 "grad": None if self.grad is None else self.grad.copy()}
+        return _rebuild, (type(self), self.numpy(), facts)
 
-    # NumPy on the other side of an operator, or as a function around a tensor.
     def __array__(self, dtype=None, copy=None):
         if self._requires_grad:
-            raise TypeError("NumPy would turn this Tensor into a plain array and lose its graph: write .numpy() or "
-                            ".detach() if that is meant")
-        return np.array(self._data, dtype=dtype) if copy else self.numpy().astype(dtype or self.dtype, copy=False)
+            raise TypeError("this would make a plain array of a Tensor that needs a gradient, and cut its graph; if that "
+                            "is meant, write .numpy() or .detach()")
+        return np.array(self.numpy(), dtype, copy=copy)
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        if method != "__call__" or options:
-            raise TypeError(f"np.{ufunc.__name__} of a Tensor is defined as a plain call only, without "
-                            f"{', '.join(options) or '.' + method}")
+    def __array_ufunc__(self, ufunc, method, *inputs, **params):
+        if method != "__call__" or params:
+            raise TypeError(f"np.{ufunc.__name__} of a Tensor can only be called plainly, without "
+                            f"{', '.join(params) or '.' + method}")
         return self.__array_function__(ufunc, (), inputs, {})
 
-    def __array_function__(self, function, types, args, options):
+    def __array_function__(self, function, types, args, params):
         if function in _WITHOUT_DERIVATIVE:
-            return function(*_plain(args), **{key: _plain(value) for key, value in options.items()})
+            return function(*_plain(args), **{key: _plain(param) for key, param in params.items()})
         if function not in _FROM_NUMPY:
-            raise TypeError(f"np.{function.__name__} is not defined for Tensors: write .numpy() to leave the graph, "
-                            "compose it of ops that are, or make it one with @primitive")
-        return _FROM_NUMPY[function](*args, **options)
+            raise TypeError(f"np.{function.__name__} is not defined for Tensors: compose it of ops that are, make it one "
+                            "with @primitive, or write .numpy() to leave the graph")
+        return _FROM_NUMPY[function](*args, **params)
 
 
-def _rebuild(cls, data, requires_grad, name, grad) -> Tensor:
+def _owned(data: Any, dtype: Any = None) -> Any:
+    """A read-only copy; of a single number, a NumPy scalar."""
+    data = np.array(data, dtype)
+    data.setflags(write=False)
+    return data[()]
+
+
+def _rebuild(cls: type[Tensor], data: np.ndarray, facts: dict[str, Any]) -> Tensor:
     tensor = cls.__new__(cls)
-    Tensor.__init__(tensor, data, requires_grad, name=name)
-    tensor.grad = grad
+    Tensor.__init__(tensor, data)
+    for name, fact in facts.items():
+        setattr(tensor, name, fact)
     return tensor
 
 
@@ -231,19 +231,15 @@ def _plain(x: Any) -> Any:
 
 Value.result_type = Tensor
 
-_FROM_NUMPY = {
-    np.add: ops.add, np.subtract: ops.subtract, np.multiply: ops.multiply, np.true_divide: ops.divide,
-    np.power: ops.power, np.matmul: ops.matmul, np.negative: ops.negative, np.positive: lambda x: x,
-    np.exp: ops.exp, np.log: ops.log, np.sqrt: ops.sqrt, np.square: lambda x: x * x, np.tanh: ops.tanh,
-    np.abs: ops.abs, np.maximum: ops.maximum, np.minimum: ops.minimum, np.where: ops.where, np.clip: Tensor.clip,
-    np.sum: Tensor.sum, np.mean: Tensor.mean, np.var: Tensor.var, np.max: Tensor.max, np.min: Tensor.min,
-    np.cumsum: Tensor.cumsum, np.reshape: Tensor.reshape, np.transpose: Tensor.transpose, np.squeeze: Tensor.squeeze,
-    np.swapaxes: Tensor.swapaxes, np.matrix_transpose: lambda x: x.mT, np.expand_dims: Tensor.expand_dims,
-    np.broadcast_to: Tensor.broadcast_to, np.concatenate: ops.concatenate, np.stack: ops.stack, np.einsum: ops.einsum,
-    np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k),
-}
-_WITHOUT_DERIVATIVE = {
-    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.sign, np.floor, np.ceil, np.rint,
-    np.isnan, np.isinf, np.isfinite, np.argmax, np.argmin, np.argsort, np.shape, np.ndim, np.size, np.any, np.all,
-    np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.array_equal, np.allclose, np.isclose, np.result_type,
-}
+# A method where there is one, since methods take their parameters by position, as NumPy's functions do.
+_FROM_NUMPY = {getattr(np, name): getattr(Tensor, name, None) or getattr(ops, name) for name in (
+    "abs add broadcast_to clip concatenate cumsum divide einsum exp expand_dims log matmul max maximum mean min minimum "
+    "multiply negative power reshape sqrt squeeze stack subtract sum swapaxes tanh transpose var where").split()}
+_FROM_NUMPY |= {np.square: lambda x: x * x, np.positive: lambda x: x, np.matrix_transpose: lambda x: x.mT,
+                np.reshape: lambda a, shape: a.reshape(shape), np.transpose: lambda a, axes=None: a.transpose(axes),
+                np.clip: lambda a, a_min=None, a_max=None, *, min=None, max=None: a.clip(
+                    a_min if min is None else min, a_max if max is None else max),
+                np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k)}
+_WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
+    "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal isclose "
+    "isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size zeros_like").split()}

@@ -86,7 +86,8 @@ def trace(*tensors: Tensor) -> Trace:
         target = add(node, lambda new, n=node: Vertex(new, "op", n.op.name, names.get(n), n.out.shape, str(n.out.dtype),
                                                       _params(n.params)))
         edges += [Edge(source, target, i) for i, source in enumerate(sources)]
-    return Trace(tuple(vertices), tuple(edges), tuple(ids[t.node] if t.node else add_source(t) for t in tensors))
+    outputs = tuple(ids[t.node] if t.node else add_source(t) for t in tensors)
+    return Trace(tuple(vertices), tuple(edges), outputs)
 
 
 def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node, str]]:

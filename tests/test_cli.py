@@ -1,0 +1,135 @@
+"""The command, as a newcomer types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tinygrad_attn import cli, graph, saturation
+
+COMMAND = [sys.executable, "-m", "tinygrad_attn"]
+
+
+def run(*arguments, cwd, **options):
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=60, **options)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    return run("--out", "pictures", cwd=folder), folder / "pictures"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("json")
+    result = run("--json", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout), folder
+
+
+def test_it_succeeds_and_says_what_it_saw_and_wrote(text):
+    result, pictures = text
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[-1] == "Every number is as expected."
+    assert f"  written: {os.path.join('pictures', 'attention.svg')}" in lines
+    assert "OFF" not in result.stdout
+    assert max(map(len, lines)) <= 80
+    assert sorted(p.name for p in pictures.iterdir()) == ["attention.dot", "attention.svg"]
+    svg = (pictures / "attention.svg").read_text()
+    assert all(f">{name}<" in svg for name in ("X", "W_q", "W_k", "W_v"))
+
+
+def test_json_has_the_same_and_is_one_object(report, text):
+    found, folder = report
+    assert found["off"] == []
+    assert {"soft_lookup", "example_a", "example_b", "gradcheck", "saturation", "graph"} <= set(found)
+    rows = found["saturation"]["rows"]
+    assert [(row["d_k"], row["scale"]) for row in rows] == [(d, s) for d in (1, 4, 16, 64, 256, 1024, 4096)
+                                                            for s in ("none", "sqrt")]
+    assert f"{rows[-2]['jacobian_median']:.1e}" in text[0].stdout
+    assert (folder / found["graph"]["dot"]).exists()
+    weights = next(e for e in found["example_b"] if e["name"] == "weights")
+    np.testing.assert_allclose(weights["computed"], weights["expected"], atol=1e-10)
+    assert all(entry["max_error"] < 1e-6 for entry in found["gradcheck"])
+
+
+def small(monkeypatch, **change):
+    rows = saturation.sweep((1, 16, 1024, 4096), draws=40)
+    monkeypatch.setattr(saturation, "sweep", lambda **_: rows)
+    for name, value in change.items():
+        monkeypatch.setattr(cli, name, value)
+
+
+def test_a_number_that_is_off_is_named_and_the_exit_code_says_so(monkeypatch, tmp_path, capsys):
+    small(monkeypatch, EXPECTED_B={**cli.EXPECTED_B, "weights": (np.array(cli.EXPECTED_B["weights"]) + 1e-6).tolist()})
+    assert cli.main(["--out", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "OFF: weights"
+    assert out.count("  OFF\n") == 1
+
+
+@pytest.mark.parametrize("wrong", [lambda s: s * 0.999 + 1e-9, lambda s: s[:, ::-1]])
+def test_a_softmax_with_a_wrong_gradient_is_off(monkeypatch, tmp_path, wrong):
+    right = saturation.softmax_jacobians
+    monkeypatch.setattr(saturation, "softmax_jacobians", lambda scores: wrong(right(scores)))
+    small(monkeypatch)
+    assert cli.main(["--out", str(tmp_path), "--json"]) == 1
+
+
+def test_without_a_dot_program_the_text_is_written_and_it_says_what_to_install(monkeypatch, tmp_path, capsys):
+    small(monkeypatch)
+    monkeypatch.setattr(graph.dot, "find_dot", lambda: None)
+    assert cli.main(["--out", str(tmp_path)]) == 0
+    assert "no picture: " in (out := capsys.readouterr().out)
+    assert "tinygrad-attn[graph]" in out
+    assert os.listdir(tmp_path) == ["attention.dot"]
+
+
+def test_an_out_that_is_a_file_is_refused_before_any_work(tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    result = run("--out", "taken", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "--out taken" in result.stderr
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_help_helps_and_an_unknown_option_is_bad_usage(tmp_path):
+    result = run("--help", cwd=tmp_path)
+    assert result.returncode == 0
+    assert all(word in result.stdout for word in ("--out DIR", "--json", "exit code"))
+    assert run("--colour", cwd=tmp_path).returncode == 2
+    assert run("--version", cwd=tmp_path).stdout.strip() == cli.__version__
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_output_pipes(tmp_path):
+    result = subprocess.run(f"{sys.executable} -m tinygrad_attn | head -n 1", shell=True, capture_output=True, text=True,
+                            cwd=tmp_path, timeout=60)
+    assert result.stdout.startswith("ATTENTION AS A SOFT LOOKUP")
+    assert result.stderr == ""
+
+
+def test_interrupting_leaves_no_mess(tmp_path):
+    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "out").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_progress_is_shown_on_a_terminal_and_wiped(capsys):
+    cli.progress_line(7, 14)
+    assert "7/14" in capsys.readouterr().err
+    cli.progress_line(14, 14)
+    assert capsys.readouterr().err.endswith("\r\033[K")

@@ -1,0 +1,73 @@
+"""vjp, jvp, jacobian, hessian: against matrices written out."""
+
+import numpy as np
+import pytest
+
+import tinygrad_attn as ta
+from tinygrad_attn import Tensor, hessian, jacobian, jvp, vjp
+
+RNG = np.random.default_rng(0)
+M = RNG.normal(size=(4, 3))
+
+
+def test_vjp_and_jvp_are_the_two_products_with_the_jacobian():
+    x, v, u = RNG.normal(size=3), RNG.normal(size=3), RNG.normal(size=4)
+    f = lambda x: (M @ x).tanh()
+    J = (1 - np.tanh(M @ x) ** 2)[:, None] * M
+    np.testing.assert_allclose(jacobian(f, x).numpy(), J)
+    y, row = vjp(f, x, u)
+    np.testing.assert_allclose(y.numpy(), np.tanh(M @ x))
+    np.testing.assert_allclose(row.numpy(), u @ J)
+    y, column = jvp(f, x, v)
+    np.testing.assert_allclose(column.numpy(), J @ v)
+    assert not (y.requires_grad or row.requires_grad or column.requires_grad)
+
+
+def test_several_inputs_are_a_tuple_and_so_is_the_answer():
+    a, b = RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
+    f = lambda a, b: a @ b
+    dy_da, dy_db = jacobian(f, (a, b))
+    np.testing.assert_allclose(dy_da.numpy(), np.einsum("im,nj->ijmn", np.eye(2), b))
+    np.testing.assert_allclose(dy_db.numpy(), np.einsum("im,nj->ijmn", a, np.eye(2)))
+    da, db = RNG.normal(size=a.shape), RNG.normal(size=b.shape)
+    np.testing.assert_allclose(jvp(f, (a, b), (da, db))[1].numpy(), da @ b + a @ db)
+    ga, gb = vjp(f, (a, b), np.ones((2, 2)))[1]
+    np.testing.assert_allclose(ga.numpy(), np.ones((2, 2)) @ b.T)
+    np.testing.assert_allclose(gb.numpy(), a.T @ np.ones((2, 2)))
+
+
+def test_hessian_is_the_matrix_of_second_derivatives():
+    A = RNG.normal(size=(3, 3))
+    np.testing.assert_allclose(hessian(lambda x: x @ A @ x, RNG.normal(size=3)).numpy(), A + A.T)
+    (xx, xy), (yx, yy) = hessian(lambda x, y: (x * x * y).sum(), ([1.0, 2.0], [3.0, 4.0]))
+    np.testing.assert_allclose(xx.numpy(), np.diag([6.0, 8.0]))
+    np.testing.assert_allclose(xy.numpy(), np.diag([2.0, 4.0]))
+    np.testing.assert_allclose(yx.numpy(), xy.numpy().T)
+    np.testing.assert_array_equal(yy.numpy(), np.zeros((2, 2)))
+    np.testing.assert_array_equal(hessian(lambda x: x.sum(), [1.0, 2.0]).numpy(), np.zeros((2, 2)))
+
+
+def test_what_does_not_depend_on_an_input_has_derivative_zero():
+    constant = lambda x: Tensor([1.0, 2.0])
+    np.testing.assert_array_equal(jacobian(constant, [1.0]).numpy(), np.zeros((2, 1)))
+    np.testing.assert_array_equal(jvp(constant, [1.0], [5.0])[1].numpy(), [0.0, 0.0])
+    np.testing.assert_array_equal(vjp(constant, [1.0], [1.0, 1.0])[1].numpy(), [0.0])
+
+
+def test_a_tracked_input_is_used_as_it_is_and_left_alone():
+    w = Tensor(2.0, requires_grad=True)
+    assert jacobian(lambda x: x * w, w * 3).item() == 2.0     # by the intermediate value, not through it
+    assert w.grad is None
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda: jacobian(lambda x: x.numpy(), [1.0]), TypeError, "returned a ndarray.*must return a Tensor"),
+    (lambda: vjp(lambda x: x * 2, [1.0, 2.0]), ta.ShapeError, "no single gradient"),
+    (lambda: jvp(lambda x: x * 2, [1.0, 2.0], [1.0]), ta.ShapeError, r"v has shape \(1,\), its input \(2,\)"),
+    (lambda: jvp(lambda x: x * 2, (1.0,), ()), ta.ShapeError, "1 inputs and 0 directions"),
+    (lambda: hessian(lambda x: x * 2, [1.0, 2.0]), ta.ShapeError, "no single gradient"),
+    (lambda: jacobian(lambda x: x, [1, 2]), TypeError, "floating dtype"),
+])
+def test_misuse_is_explained(call, error, text):
+    with pytest.raises(error, match=text):
+        call()

@@ -1,0 +1,76 @@
+"""The house: floors that import downwards only, a core small enough to read in an evening, and a light import."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tinygrad_attn
+
+PACKAGE = Path(tinygrad_attn.__file__).parent
+FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
+          "derivatives": 3.5, "gradcheck": 3.5, "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6, "saturation": 4.5,
+          "": 6, "cli": 7, "__main__": 8}
+CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imports(name: str) -> list[tuple[str, bool]]:
+    """What a module imports of its own package, and whether at its top."""
+    tree, package = ast.parse(SOURCES[name].read_text()), name.split(".") if SOURCES[name].name == "__init__.py" else name.split(".")[:-1]
+    package = [part for part in package if part]
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[:len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            for alias in node.names:
+                whole = ".".join([*base, alias.name])
+                found.append((whole if whole in SOURCES else ".".join(base), node.col_offset == 0))
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module.startswith("tinygrad_attn"):
+            pytest.fail(f"{name}: import the package by its floors, relatively")
+    return found
+
+
+def test_every_module_has_its_floor():
+    assert set(SOURCES) == set(FLOORS)
+
+
+@pytest.mark.parametrize("name", sorted(FLOORS))
+def test_imports_point_downwards_and_stand_at_the_top(name):
+    for target, at_top in imports(name):
+        assert at_top, f"{name} imports {target} inside a function"
+        if name == "graph" or (name.startswith("graph.") and target == "graph.trace"):
+            assert target.startswith("graph")
+        elif (name, target) != ("cli", ""):     # for the version
+            assert FLOORS[target] < FLOORS[name], f"{name} (floor {FLOORS[name]}) imports {target} (floor {FLOORS[target]})"
+
+
+def test_the_core_stays_within_its_lines():
+    assert sum(len(SOURCES[name].read_text().splitlines()) for name in CORE) <= 1300
+
+
+def test_importing_loads_numpy_alone():
+    code = ("import sys, numpy; before = set(sys.modules); import tinygrad_attn; "
+            "print(sorted({m.split('.')[0] for m in set(sys.modules) - before} - {'tinygrad_attn'} - sys.stdlib_module_names))")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.stdout.strip(), run.stderr) == ("['numpy']", "") or run.stdout.strip() == "[]"
+
+
+def test_public_names_are_declared_and_exist_and_have_docstrings():
+    assert sorted(tinygrad_attn.__all__) == list(tinygrad_attn.__all__)
+    for name in tinygrad_attn.__all__:
+        assert getattr(tinygrad_attn, name).__doc__, name
+
+
+def test_every_module_says_what_it_is():
+    for name, path in SOURCES.items():
+        assert ast.get_docstring(ast.parse(path.read_text())), name
