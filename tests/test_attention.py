@@ -18,7 +18,8 @@ def one_query(q, keys, values, allowed, scale):
     e = [math.exp(scale * sum(a * b for a, b in zip(q, k, strict=True))) if ok else 0.0
          for k, ok in zip(keys, allowed, strict=True)]
     weights = [x / sum(e) if sum(e) else 0.0 for x in e]
-    return np.array([sum(w * v[j] for w, v in zip(weights, values, strict=True)) for j in range(len(values[0]))]), weights
+    return np.array([sum(w * v[j] for w, v in zip(weights, values,
+        strict=True)) for j in range(len(values[0]))]), weights
 
 
 def loop(query, key, value, mask=None, scale=None):
@@ -60,7 +61,8 @@ def test_worked_example_a():
     output, weights = attention(np.array(QUERY), np.array(KEYS), np.eye(3))
     np.testing.assert_allclose(weights, EXPECTED_A["weights"], atol=1e-10)
     np.testing.assert_array_equal(output, weights)
-    np.testing.assert_allclose(attention(QUERY, KEYS, KEYS, scale=1.0)[1], EXPECTED_A["weights without / √2"], atol=1e-10)
+    np.testing.assert_allclose(attention(QUERY, KEYS, KEYS, scale=1.0)[1], EXPECTED_A["weights without / √2"],
+        atol=1e-10)
 
 
 def test_worked_example_b():
@@ -72,7 +74,8 @@ def test_worked_example_b():
 
 def test_attention_is_composed_of_matmul_softmax_and_reshape_and_nothing_else():
     q, k, v = (Tensor(x, requires_grad=True) for x in inputs(2))
-    assert {node.op.name for node in ta.engine.history(attention(q, k, v)[0])} == {"matmul", "softmax", "swapaxes", "multiply"}
+    assert {node.op.name for node in ta.engine.history(attention(q, k, v)[0])} == {"matmul", "softmax", "swapaxes",
+        "multiply"}
     x = Tensor(RNG.normal(size=(2, 3, 4)), requires_grad=True)
     w = RNG.normal(size=(3, 2, 4, 2))
     out = multi_head_attention(x, *w, RNG.normal(size=(4, 4)), 2)
@@ -101,7 +104,7 @@ def test_a_row_with_nothing_to_attend_to_is_exactly_zero_with_gradient_exactly_z
 
 def test_causal_hides_the_future_from_value_and_gradient():
     q, k, v = (Tensor(x, requires_grad=True) for x in inputs(L=4, S=4))
-    output, weights = attention(q, k, v, causal=True)
+    _, weights = attention(q, k, v, causal=True)
     assert not np.triu(weights.numpy(), 1).any()
     np.testing.assert_allclose(weights.numpy().sum(-1), 1)
     jacobian = ta.jacobian(lambda v: attention(q, k, v, causal=True)[0], v.detach()).numpy()    # (L, Dv, S, Dv)
@@ -180,7 +183,8 @@ def test_bad_masks_are_explained(call, text):
 # ------------------------------------------------------------------------------------------------ several heads
 
 def heads(E=6, D=2, H=3, C=None):
-    return RNG.normal(size=(H, E, D)), RNG.normal(size=(H, C or E, D)), RNG.normal(size=(H, C or E, D)), RNG.normal(size=(H * D, E))
+    return RNG.normal(size=(H, E, D)), RNG.normal(size=(H, C or E, D)), RNG.normal(size=(H, C or E,
+        D)), RNG.normal(size=(H * D, E))
 
 
 def head_loop(x, w_q, w_k, w_v, w_o, mask=None, context=None, scale=None):
@@ -200,12 +204,14 @@ def test_multi_head_attention_is_the_loop_over_heads():
     for mask in (causal_mask(4), padding_mask([2, 4], 4), padding_mask([2, 4], 4) & causal_mask(4),
                  RNG.random((2, 3, 4, 4)) > 0.5):
         np.testing.assert_allclose(multi_head_attention(x, *w, 3, mask), head_loop(x, *w, mask), atol=1e-13)
-    np.testing.assert_array_equal(multi_head_attention(x, *w, 3, causal=True), multi_head_attention(x, *w, 3, causal_mask(4)))
+    np.testing.assert_array_equal(multi_head_attention(x, *w, 3, causal=True),
+        multi_head_attention(x, *w, 3, causal_mask(4)))
 
 
 def test_cross_attention_takes_keys_and_values_from_the_context():
     x, context, w = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 7, 5)), heads(C=5)
-    np.testing.assert_allclose(multi_head_attention(x, *w, 3, context=context), head_loop(x, *w, context=context), atol=1e-13)
+    np.testing.assert_allclose(multi_head_attention(x, *w, 3, context=context), head_loop(x, *w, context=context),
+        atol=1e-13)
     mask = padding_mask([3, 7], 7)
     np.testing.assert_allclose(multi_head_attention(x, *w, 3, mask, context=context),
                                head_loop(x, *w, mask, context=context), atol=1e-13)
@@ -265,7 +271,8 @@ def test_bad_heads_are_explained(change, text):
     names = ("x", "w_q", "w_k", "w_v", "w_o", "num_heads")
     call = dict(zip(names, (RNG.normal(size=(2, 4, 6)), *heads(), 3), strict=True)) | change
     with pytest.raises(ta.ShapeError, match=text):
-        multi_head_attention(*(call[name] if name == "w_v" or not isinstance(call[name], np.ndarray) else Tensor(call[name])
+        multi_head_attention(*(call[name] if name == "w_v" or not isinstance(call[name],
+            np.ndarray) else Tensor(call[name])
                                for name in names))
 
 
@@ -273,7 +280,8 @@ def test_bad_heads_are_explained(change, text):
 
 def test_scaled_dot_product_attention_aligns_causal_at_the_upper_left():
     q, k, v = inputs(2, L=3, S=5)
-    np.testing.assert_allclose(F.scaled_dot_product_attention(q, k, v, is_causal=True), loop(q, k, v, np.tri(3, 5) > 0)[0])
+    np.testing.assert_allclose(F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        loop(q, k, v, np.tri(3, 5) > 0)[0])
     with pytest.raises(ValueError, match="not both"):
         F.scaled_dot_product_attention(q, k, v, np.ones((3, 5), bool), is_causal=True)
 

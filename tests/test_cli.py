@@ -110,7 +110,8 @@ def test_help_helps_and_an_unknown_option_is_bad_usage(tmp_path):
 
 
 def test_the_output_pipes(tmp_path):
-    result = subprocess.run(f"{sys.executable} -m tinygrad_attn | head -n 1", shell=True, capture_output=True, text=True,
+    result = subprocess.run(f"{sys.executable} -m tinygrad_attn | head -n 1", shell=True, capture_output=True,
+        text=True,
                             cwd=tmp_path, timeout=60)
     assert result.stdout.startswith("ATTENTION AS A SOFT LOOKUP")
     assert result.stderr == ""

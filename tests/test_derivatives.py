@@ -20,7 +20,7 @@ def test_vjp_and_jvp_are_the_two_products_with_the_jacobian():
     np.testing.assert_allclose(row.numpy(), u @ J)
     y, column = jvp(f, x, v)
     np.testing.assert_allclose(column.numpy(), J @ v)
-    assert not (y.requires_grad or row.requires_grad or column.requires_grad)
+    assert [t.requires_grad for t in (y, row, column)] == [False] * 3
 
 
 def test_several_inputs_are_a_tuple_and_so_is_the_answer():

@@ -27,10 +27,12 @@ def test_the_trace_is_plain_data_in_the_order_of_making():
     t = graph.trace(example())
     assert [(v.id, v.kind, v.name, v.label, v.shape) for v in t.vertices] == [
         ("n0", "constant", "X", "", (3, 4)), ("n1", "leaf", "W", "", (4, 2)), ("n2", "op", "H", "matmul", (3, 2)),
-        ("n3", "constant", None, "0.5", ()), ("n4", "op", None, "multiply", (3, 2)), ("n5", "op", None, "softmax", (3, 2)),
+        ("n3", "constant", None, "0.5", ()), ("n4", "op", None, "multiply", (3, 2)),
+             ("n5", "op", None, "softmax", (3, 2)),
         ("n6", "constant", None, "", (2,)), ("n7", "op", None, "add", (3, 2)), ("n8", "op", None, "sum", (2,))]
     assert [(e.source, e.target, e.argument) for e in t.edges] == [
-        ("n0", "n2", 0), ("n1", "n2", 1), ("n2", "n4", 0), ("n3", "n4", 1), ("n4", "n5", 0), ("n5", "n7", 0), ("n6", "n7", 1),
+        ("n0", "n2", 0), ("n1", "n2", 1), ("n2", "n4", 0), ("n3", "n4", 1), ("n4", "n5", 0), ("n5", "n7", 0),
+             ("n6", "n7", 1),
         ("n7", "n8", 0)]
     assert t.outputs == ("n8",)
     assert t.vertices[8].params == (("axis", "0"),)
@@ -65,16 +67,17 @@ def test_a_tensor_without_a_graph_is_one_vertex():
 
 
 def test_names_are_text_and_never_dot_syntax():
-    names = ["x:0", "layer:1:w", "<relu>", "trailing\\", 'quo"te', "{a|b}", "line\nbreak", "ação α", "\\N", "node", "<b>x</b>"]
+    names = ["x:0", "layer:1:w", "<relu>", "trailing\\", 'quo"te', "{a|b}", "line\nbreak", "ação α", "\\N", "node",
+        "<b>x</b>"]
     y = leaf(0.0)
     for name in names:
         y = y + leaf(0.0, name)
     source = graph.draw(y).source
     assert source.count(" -> ") == 2 * len(names)
-    assert set(re.findall(r"\t(\w+) -> (\w+)\n", source)) == set(
-        (e.source, e.target) for e in graph.trace(y).edges)
+    assert set(re.findall(r"\t(\w+) -> (\w+)\n", source)) == {(e.source, e.target) for e in graph.trace(y).edges}
     svg = graph.draw(y).render("svg").decode()
-    for text in ("x:0", "layer:1:w", "&lt;relu&gt;", "trailing\\", "quo&quot;te", "{a|b}", ">line<", ">break<", "ação α", "\\N",
+    for text in ("x:0", "layer:1:w", "&lt;relu&gt;", "trailing\\", "quo&quot;te", "{a|b}", ">line<", ">break<",
+        "ação α", "\\N",
                  "&lt;b&gt;x&lt;/b&gt;"):
         assert text in svg.replace("&#45;", "-"), text
     assert svg.count('class="node"') == 2 * len(names) + 1
@@ -92,7 +95,8 @@ def test_the_outline_reads_from_the_output_down_and_repeats_nothing():
     x = leaf(1.0, "x")
     h = x * 2
     h.name = "h"
-    assert str(graph.draw(h * h)).splitlines() == ["multiply ()", "  h = multiply ()", "    x ()", "    2", "  h = multiply () …"]
+    assert str(graph.draw(h * h)).splitlines() == ["multiply ()", "  h = multiply ()", "    x ()", "    2",
+        "  h = multiply () …"]
 
 
 def test_a_freed_graph_says_when_to_draw():
@@ -125,7 +129,8 @@ def test_saving_writes_what_the_suffix_says(tmp_path, suffix):
     assert os.listdir(tmp_path) == [target.name]
 
 
-@pytest.mark.parametrize(("name", "error"), [("x.jpgg", ValueError), ("x", ValueError), ("no/such/folder/x.dot", OSError)])
+@pytest.mark.parametrize(("name", "error"), [("x.jpgg", ValueError), ("x", ValueError),
+    ("no/such/folder/x.dot", OSError)])
 def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path, name, error):
     with pytest.raises(error):
         graph.draw(example()).save(tmp_path / name)

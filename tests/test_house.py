@@ -26,8 +26,8 @@ SOURCES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 
 def imports(name: str) -> list[tuple[str, bool]]:
     """What a module imports of its own package, and whether at its top."""
-    tree, package = ast.parse(SOURCES[name].read_text()), name.split(".") if SOURCES[name].name == "__init__.py" else name.split(".")[:-1]
-    package = [part for part in package if part]
+    tree, parts = ast.parse(SOURCES[name].read_text()), [part for part in name.split(".") if part]
+    package = parts if SOURCES[name].name == "__init__.py" else parts[:-1]
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -51,18 +51,20 @@ def test_imports_point_downwards_and_stand_at_the_top(name):
         if name == "graph" or (name.startswith("graph.") and target == "graph.trace"):
             assert target.startswith("graph")
         elif (name, target) != ("cli", ""):     # for the version
-            assert FLOORS[target] < FLOORS[name], f"{name} (floor {FLOORS[name]}) imports {target} (floor {FLOORS[target]})"
+            assert FLOORS[target] < FLOORS[name], f"{name}, on {FLOORS[name]}, imports {target}, on {FLOORS[target]}"
 
 
 def test_the_core_stays_within_its_lines():
-    assert sum(len(SOURCES[name].read_text().splitlines()) for name in CORE) <= 1300
+    """Blank lines are free, so that nobody saves by crowding the page."""
+    assert sum(1 for name in CORE for line in SOURCES[name].read_text().splitlines() if line.strip()) <= 1200
 
 
 def test_importing_loads_numpy_alone():
     code = ("import sys, numpy; before = set(sys.modules); import tinygrad_attn; "
-            "print(sorted({m.split('.')[0] for m in set(sys.modules) - before} - {'tinygrad_attn'} - sys.stdlib_module_names))")
+            "new = {name.split('.')[0] for name in set(sys.modules) - before}; "
+            "print(sorted(new - {'tinygrad_attn', 'numpy'} - sys.stdlib_module_names))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (run.stdout.strip(), run.stderr) == ("['numpy']", "") or run.stdout.strip() == "[]"
+    assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
 def test_public_names_are_declared_and_exist_and_have_docstrings():

@@ -12,7 +12,7 @@ ROWS = {(row.d_k, row.scale): row for row in saturation.sweep((1, 16, 256, 1024)
 
 def test_scores_spread_as_the_root_of_d_k_and_scaled_ones_do_not():
     for (d_k, scale), row in ROWS.items():
-        # Over draws the variance of the scores of one query is ‖q‖² = χ²(d_k), so its mean is d_k (1 ± √(2 / d_k draws)).
+        # The scores of one query have variance ‖q‖², a χ² of d_k; the mean over draws is d_k (1 ± √(2 / d_k draws)).
         expected = math.sqrt(d_k) if scale == "none" else 1.0
         assert row.score_std == pytest.approx(expected, rel=4 * math.sqrt(2 / 300 / d_k) / 2 + 0.02)
 
@@ -64,8 +64,10 @@ def test_the_same_seed_gives_the_same_rows_and_progress_is_told():
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    (dict(d_k=(0,)), "at least 1"), (dict(d_k=()), "at least 1"), (dict(d_k=(1.5,)), "at least 1"), (dict(draws=0), "draws=0"),
-    (dict(n_keys=1), "two keys"), (dict(scales=("none", "cube")), "unknown scale 'cube'"), (dict(witnesses=0), "witness"),
+    (dict(d_k=(0,)), "at least 1"), (dict(d_k=()), "at least 1"), (dict(d_k=(1.5,)), "at least 1"),
+         (dict(draws=0), "draws=0"),
+    (dict(n_keys=1), "two keys"), (dict(scales=("none", "cube")), "unknown scale 'cube'"),
+         (dict(witnesses=0), "witness"),
 ])
 def test_bad_requests_are_explained(options, text):
     with pytest.raises(ValueError, match=text):

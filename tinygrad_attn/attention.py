@@ -39,7 +39,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     >>> output.round(3), weights.round(3)
     (array([[20.]]), array([[0., 1.]]))
     """
-    query, key, value = (x if isinstance(x, Value) else np.asarray(operand(x)) for x in (query, key, value))
+    query, key, value = _arrays(query, key, value)
     _check_shapes(query, key, value)
     (L, D), S = query.shape[-2:], key.shape[-2]
     scale = 1 / math.sqrt(D) if scale is None else scale
@@ -52,6 +52,11 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
         keep = causal_mask(L, S) if keep is None else keep & causal_mask(L, S)
     weights = softmax(scores, where=keep)
     return _dropout(weights, dropout, rng=rng) @ value, weights
+
+
+def _arrays(*inputs: Any) -> list[Any]:
+    """The inputs as Tensors or arrays, with shapes to look at."""
+    return [x if isinstance(x, Value) else np.asarray(operand(x)) for x in inputs]
 
 
 def _check_shapes(query: Any, key: Any, value: Any) -> None:
@@ -69,15 +74,14 @@ def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
     """The scores, with a float mask added, and which of them take part, from a boolean one."""
     if mask is None:
         return scores, None
-    mask = mask if isinstance(mask, Value) else np.asarray(operand(mask))
+    (mask,) = _arrays(mask)
     if mask.dtype.kind not in "bf":
-        raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = may "
-                        "attend (mask == 1), or a float one, which is added to the scores")
-    if mask.ndim > scores.ndim or any(m not in (1, n) for m, n in
-                                      zip(mask.shape[::-1], scores.shape[::-1], strict=False)):
-        raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores, (..., L, S) = {scores.shape}. If "
-                         "it tells for each sequence which keys are padding, (B, S), make it padding_mask(lengths, S); "
-                         "True = may attend, the opposite of a key_padding_mask in PyTorch")
+        raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = "
+                        "may attend (mask == 1), or a float one, which is added to the scores")
+    if mask.ndim > scores.ndim or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores.shape[::-1])):
+        raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores (..., L, S), {scores.shape}. "
+                         "If it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, "
+                         "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
     if mask.dtype == bool:
         return scores, operand(mask)
     with np.errstate(over="ignore"):        # −1e9 is −∞ in half precision, as is meant
@@ -96,7 +100,7 @@ def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np
     """
     S = L if S is None else S
     if align not in ("upper_left", "lower_right") and not (align is None and L == S):
-        raise ValueError(f'causal_mask: for {L} queries and {S} keys give align="upper_left" or "lower_right", not {align!r}')
+        raise ValueError(f'causal_mask: {L} queries, {S} keys: give align="upper_left" or "lower_right", not {align!r}')
     return np.tri(L, S, S - L if align == "lower_right" else 0, dtype=bool)
 
 
@@ -109,7 +113,7 @@ def padding_mask(lengths: Any, S: int) -> np.ndarray:
     """
     lengths = np.asarray(operand(lengths))
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or np.any((lengths < 0) | (lengths > S)):
-        raise ValueError(f"padding_mask: lengths must be integers from 0 to S={S}, one a sequence; they are {lengths!r}")
+        raise ValueError(f"padding_mask: lengths must be integers from 0 to S={S}, one a sequence, not {lengths!r}")
     return np.arange(S) < lengths[:, None, None, None]
 
 
@@ -128,10 +132,10 @@ def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_hea
     array([[1., 2.],
            [3., 4.]])
     """
-    x, context = (y if isinstance(y, Value) else np.asarray(operand(y)) for y in (x, x if context is None else context))
-    heads = [_project(y, w, name, num_heads) for y, w, name in
-             ((x, w_q, "w_q"), (context, w_k, "w_k"), (context, w_v, "w_v"))]
-    output, _ = attention(*heads, mask, causal=causal, scale=scale)                 # (..., H, L, D)
+    x, context = _arrays(x, x if context is None else context)
+    query = _project(x, w_q, "w_q", num_heads)              # (..., L, E) -> (..., H, L, D)
+    key, value = _project(context, w_k, "w_k", num_heads), _project(context, w_v, "w_v", num_heads)
+    output, _ = attention(query, key, value, mask, causal=causal, scale=scale)      # (..., H, L, D)
     output = output.swapaxes(-3, -2)                                                # (..., L, H, D)
     return output.reshape((*output.shape[:-2], -1)) @ w_o                           # (..., L, H·D) -> (..., L, E)
 
@@ -140,6 +144,7 @@ def _project(x: Any, w: Any, name: str, num_heads: int) -> Any:
     """x W for each head: (..., L, E) -> (..., H, L, D)."""
     w = stack(w) if isinstance(w, (list, tuple)) else w
     if np.ndim(w) != 3 or np.shape(w)[0] != num_heads or x.ndim < 2 or x.shape[-1] != np.shape(w)[1]:
-        raise ShapeError(f"multi_head_attention: x or context {x.shape} with {name} {np.shape(w)} and {num_heads} heads. "
-                         f"{name} must be (H, E, D), one (E, D) a head; one (E, H·D) is w.reshape(E, H, D).swapaxes(0, 1)")
+        raise ShapeError(f"multi_head_attention: x or context {x.shape}, {name} {np.shape(w)} and {num_heads} heads: "
+                         f"{name} must be (H, E, D), one (E, D) a head. Of one (E, H·D), make it "
+                         "w.reshape(E, H, D).swapaxes(0, 1)")
     return expand_dims(x, axis=-3) @ w

@@ -96,7 +96,7 @@ def gradient_checks() -> list[dict[str, Any]]:
     w_q, w_k, w_v = rng.normal(size=(3, 2, 4, 2))
     checks: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "attention": (attention, (rng.normal(size=(3, 4)), rng.normal(size=(5, 4)), rng.normal(size=(5, 2)))),
-        "multi_head_attention": (lambda *inputs: multi_head_attention(*inputs, num_heads=2), (x, w_q, w_k, w_v, w_o))}
+        "multi_head_attention": (lambda x, q, k, v, o: multi_head_attention(x, q, k, v, o, 2), (x, w_q, w_k, w_v, w_o))}
     results = []
     for name, (fn, inputs) in checks.items():
         for order in (1, 2):
@@ -124,7 +124,8 @@ def saturation_claims(rows: list[saturation.Row]) -> list[dict[str, Any]]:
          "ok": 1 < peak < 1024 and collapse < 1e-5},
         {"claim": f"but its mean there is {unscaled[4096].jacobian_mean:.2g}: now and then two scores nearly tie",
          "ok": unscaled[4096].jacobian_mean > 1000 * unscaled[4096].jacobian_median},
-        {"claim": f"finite differences agree with the vjps to {witness:.0e} at the draws sampled", "ok": witness < 1e-9},
+        {"claim": f"finite differences agree with the vjps to {witness:.0e} at the draws sampled",
+         "ok": witness < 1e-9},
     ]
 
 
@@ -170,10 +171,11 @@ def as_text(report: dict[str, Any]) -> str:
             lines.append(f"    largest difference {e['max_error']:.1e}  {_mark(e)}")
     lines += ["", "GRADIENTS AGAINST FINITE DIFFERENCES, every element of every input",
               "  function               order   inputs   elements   largest difference"]
-    lines += [f"  {e['name']:<22} {e['order']:5}   {e['inputs']:6}   {e['elements']:8}   {e['max_error']:18.1e}  {_mark(e)}"
-              for e in report["gradcheck"]]
+    lines += [f"  {e['name']:<22} {e['order']:5}   {e['inputs']:6}   {e['elements']:8}   {e['max_error']:18.1e}  "
+              f"{_mark(e)}" for e in report["gradcheck"]]
     measured = report["saturation"]
-    lines += ["", f"WHY DIVIDE BY √d_k: {measured['n_keys']} keys, {measured['draws']} draws of standard normal queries and keys",
+    lines += ["", f"WHY DIVIDE BY √d_k: {measured['n_keys']} keys, {measured['draws']} draws of standard normal "
+              "queries and keys",
               "         unscaled scores                  scores / √d_k",
               "         score   largest    softmax       score   largest    softmax",
               "  d_k      std    weight   gradient         std    weight   gradient"]

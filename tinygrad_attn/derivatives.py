@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .engine import Value, grad, operand
+from .engine import grad, operand
 from .errors import ShapeError
 from .tensor import Tensor
 
@@ -27,8 +27,8 @@ def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
     """fn(*xs), which must be a Tensor."""
     y = fn(*xs)
     if not isinstance(y, Tensor):
-        raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to differentiate it, "
-                        "it must return a Tensor, computed from its inputs by Tensor ops")
+        raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to be "
+                        "differentiated it must return a Tensor, computed from its inputs by Tensor ops")
     return y
 
 

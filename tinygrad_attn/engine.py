@@ -32,11 +32,11 @@ from .errors import GraphError, GraphFreedError, NotDifferentiableError, ShapeEr
 _modes: ContextVar[tuple[bool, ...]] = ContextVar("modes", default=(True,))
 
 
-class _GradMode(ContextDecorator):
-    """A context manager and decorator without state of its own: it may be entered twice, and leaving it,
-    also by an exception, restores what was there before."""
+class enable_grad(ContextDecorator):
+    """Inside, ops are recorded, also within an outer `no_grad()`. A context manager or a decorator. It has no
+    state of its own: it may be entered twice, and leaving it, also by an exception, restores what was."""
 
-    recording: ClassVar[bool]
+    recording: ClassVar[bool] = True
 
     def __enter__(self) -> None:
         _modes.set((*_modes.get(), self.recording))
@@ -45,7 +45,7 @@ class _GradMode(ContextDecorator):
         _modes.set(_modes.get()[:-1])
 
 
-class no_grad(_GradMode):
+class no_grad(enable_grad):
     """Inside, nothing is recorded: for evaluation, and for updating weights.
 
     >>> from tinygrad_attn import Tensor, no_grad
@@ -56,12 +56,6 @@ class no_grad(_GradMode):
     """
 
     recording = False
-
-
-class enable_grad(_GradMode):
-    """Inside, ops are recorded again, also within an outer `no_grad()`."""
-
-    recording = True
 
 
 class Value:
@@ -82,6 +76,7 @@ class Value:
     node: Node | None
 
 
+_new = object.__new__
 _next_tick = itertools.count().__next__
 
 
@@ -96,12 +91,10 @@ class Node:
     __slots__ = ("args", "inputs", "op", "out", "params", "tick")
 
     def __init__(self, op: Primitive, inputs: list[Value | None], args: list[Any], params: dict[str, Any]) -> None:
-        self.op = op
-        self.inputs = inputs
-        self.args = args
-        self.params = params
-        self.tick = _next_tick()
+        self.op, self.inputs = op, inputs
+        self.args, self.params = args, params
         self.out: Any = None
+        self.tick = _next_tick()
 
 
 def result(data: Any, node: Node | None = None) -> Any:
@@ -110,12 +103,9 @@ def result(data: Any, node: Node | None = None) -> Any:
         data.setflags(write=False)
     elif not isinstance(data, np.generic):
         data = np.asarray(data)[()]
-    cls = Value.result_type
-    value = cls.__new__(cls)
-    value._data = data
-    value._requires_grad = node is not None
-    value.grad = value.name = None
-    value.node = node
+    value = _new(Value.result_type)
+    value._data, value._requires_grad = data, node is not None
+    value.grad, value.name, value.node = None, None, node
     if node is not None:
         node.out = data
     return value
@@ -136,8 +126,13 @@ def operand(x: Any) -> Any:
     return array
 
 
-def _kept(x: Any) -> Any:
-    return x.copy() if isinstance(x, np.ndarray) else x
+def _constant(key: str, param: Any) -> Any:
+    """A parameter as the forward pass gets it, and the walk later: an array that nobody else writes to."""
+    if isinstance(param, Value):
+        if param._requires_grad:
+            raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
+        return param._data
+    return param.copy() if isinstance(param, np.ndarray) else param
 
 
 class Primitive:
@@ -154,21 +149,19 @@ class Primitive:
         self.arity = code.co_argcount
         self.variadic = bool(code.co_flags & 0x04)      # its inputs are *xs (inspect.CO_VARARGS)
         self.keywords = code.co_varnames[self.arity:self.arity + code.co_kwonlyargcount]
-        self.vjps: Sequence[Callable[..., Any] | None] = (None,) * self.arity
-        self.joint: Callable[..., Sequence[Any]] | None = None
+        no_vjps = (lambda g, out, *xs, **params: [None] * len(xs)) if self.variadic else None
+        self.defvjp(*[None] * self.arity, joint=no_vjps)
 
     def defvjp(self, *vjps: Callable[..., Any] | None, joint: Callable[..., Sequence[Any]] | None = None) -> None:
-        """Register the vjps, one for each positional argument. `vjp(g, out, *args, **params)` is dL/d arg,
-        given g = dL/d out; None marks an argument that cannot be differentiated. `joint` returns them all at
-        once, for an op of any number of inputs, or one whose gradients share work.
-
-        A vjp is read twice: with arrays, and with Tensors when its result is to be differentiated again. So
-        it uses operators, what arrays and Tensors have in common, and primitives.
-        """
+        """Register a vjp for each positional argument: `vjp(g, out, *args, **params)` is dL/d arg, given g =
+        dL/d out. None marks an argument that cannot be differentiated. `joint` returns all at once, for an op
+        of any number of inputs, or one whose gradients share work. A vjp is read twice, with arrays, and with
+        Tensors when its result is to be differentiated again: it uses what both have, and primitives."""
         if joint is None and (self.variadic or len(vjps) != self.arity):
             raise TypeError(f"{self.name}.defvjp: {len(vjps)} vjps for {'*args' if self.variadic else self.arity} "
                             "positional arguments: give one for each (None: not differentiable), or joint=")
-        self.vjps, self.joint = vjps, joint
+        self.vjps: Sequence[Callable[..., Any] | None] = vjps
+        self.joint: Callable[..., Sequence[Any]] | None = joint
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         arrays: list[Any] = []
@@ -186,11 +179,8 @@ class Primitive:
                 arrays.append(operand(x))
                 inputs.append(None)
         try:
-            for key, param in params.items():
-                if isinstance(param, Value):
-                    if param._requires_grad:
-                        raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
-                    params[key] = param._data
+            if params:
+                params = {key: _constant(key, param) for key, param in params.items()}
             out = self.forward(*arrays, **params)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
@@ -199,22 +189,20 @@ class Primitive:
         if not (any_tracked and _modes.get()[-1]):
             return result(out)
         if any_constant:                    # its owner may write to it before the walk back: keep our own copy
-            arrays = [a if isinstance(x, Value) else _kept(a) for x, a in zip(args, arrays)]
-        params = {key: _kept(param) for key, param in params.items()} if params else params
+            arrays = [a.copy() if isinstance(a, np.ndarray) and not isinstance(x, Value) else a
+                      for x, a in zip(args, arrays)]
         return result(out, Node(self, inputs, arrays, params))
 
     def _explain(self, error: Exception, arrays: list[Any], params: dict[str, Any]) -> Exception:
         """The same failure, in terms of this op."""
-        reason = str(error)
         if isinstance(error, ShapeError):
             return error
-        if isinstance(error, TypeError):
-            if "argument" in reason:
-                reason += f" (inputs go by position, the rest by keyword: {', '.join(self.keywords) or 'nothing'})"
-            return TypeError(f"{call_text(self.name, arrays, params)}: {reason}")
-        if "broadcast" in reason and not params:
+        kind, reason = TypeError if isinstance(error, TypeError) else ShapeError, str(error)
+        if kind is TypeError and "argument" in reason:
+            reason += f" (inputs go by position, the rest by keyword: {', '.join(self.keywords) or 'nothing'})"
+        if kind is ShapeError and "broadcast" in reason and not params:
             reason = broadcast_fault([np.shape(a) for a in arrays]) or reason
-        return ShapeError(f"{call_text(self.name, arrays, params)}: {reason}")
+        return kind(f"{call_text(self.name, arrays, params)}: {reason}")
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -269,9 +257,8 @@ def between(nodes: list[Node], targets: Sequence[Value]) -> set[Node | Value]:
 def chain_rule(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Value] | None = None,
                create_graph: bool = False) -> dict[Node | Value, Any]:
     """Walk through `nodes` from `root` back and return the gradients, keyed by leaf, or by node for a result:
-    those of all leaves, or those of `targets`. The vjps get arrays; with `create_graph` Tensors, so that their
-    own work is recorded.
-    """
+    those of all leaves, or those of `targets`. The vjps get arrays; with `create_graph` Tensors, so that what
+    they do is recorded."""
     useful = None if targets is None else between(nodes, targets)       # None: everything is
     kept = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
@@ -289,12 +276,10 @@ def chain_rule(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Valu
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            if shares is not None:
-                share = shares[i]
-            elif vjp := op.vjps[i]:
-                share = vjp(g, out, *args, **params)
-            else:
-                raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative; if it is meant as a constant, "
+            vjp = None if shares else op.vjps[i]
+            share: Any = vjp(g, out, *args, **params) if vjp else shares and shares[i]
+            if share is None:
+                raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative; if a constant is meant, "
                                              "write .detach()")
             array = node.args[i]
             if share.shape != array.shape or share.dtype is not array.dtype:
@@ -319,10 +304,12 @@ def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
 
 def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
     """An argument for a vjp that is recorded: the input itself, if a gradient flows to it."""
-    if x is not None and x._requires_grad and x._data is not array:
-        raise GraphError(f"{op.name}: an input of shape {array.shape} was given new data, by an optimiser perhaps, after it "
-                         "was used; create_graph=True needs it as it was")
-    return x if x is not None and x._requires_grad else array
+    if x is None or not x._requires_grad:
+        return array
+    if x._data is not array:
+        raise GraphError(f"{op.name}: an input of shape {array.shape} was given new data after its use, perhaps by an "
+                         "optimiser; create_graph=True needs the old")
+    return x
 
 
 def _seed(root: Value, gradient: Any, asker: str) -> Any:
@@ -334,7 +321,8 @@ def _seed(root: Value, gradient: Any, asker: str) -> Any:
                              ".sum() or .mean(), or give gradient=, dL/d value, in that shape")
         return np.ones(shape, dtype)[()]
     if np.shape(operand(gradient)) != shape:
-        raise ShapeError(f"{asker}: gradient has shape {np.shape(operand(gradient))}, the value {shape}; they must agree")
+        raise ShapeError(f"{asker}: gradient has shape {np.shape(operand(gradient))}, the value {shape}; they must "
+                         "agree")
     return gradient if isinstance(gradient, Value) else np.array(gradient).astype(dtype, casting="same_kind")[()]
 
 

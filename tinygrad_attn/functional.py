@@ -11,12 +11,29 @@ from typing import Any
 import numpy as np
 
 from .attention import attention, causal_mask
-from .engine import Value, operand
+from .engine import operand
 from .errors import ShapeError
-from .ops import abs, dropout, erf, log_softmax, logsumexp, relu, sigmoid, softmax, sqrt, sum, tanh, var, where
+from .ops import (
+    abs,
+    dropout,
+    erf,
+    expand_dims,
+    log_softmax,
+    logsumexp,
+    relu,
+    sigmoid,
+    softmax,
+    sqrt,
+    sum,
+    tanh,
+    var,
+    where,
+)
 
-__all__ = ["abs", "cross_entropy", "dropout", "erf", "gelu", "layer_norm", "linear", "log_softmax", "logsumexp", "norm",
-           "relu", "scaled_dot_product_attention", "sigmoid", "softmax", "sqrt", "sum", "tanh", "var", "where"]
+__all__ = [
+    "abs", "cross_entropy", "dropout", "erf", "gelu", "layer_norm", "linear", "log_softmax", "logsumexp", "norm",
+    "relu", "scaled_dot_product_attention", "sigmoid", "softmax", "sqrt", "tanh",
+]
 
 
 def _wide(x: Any) -> Any:
@@ -55,8 +72,8 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
     """
     for name, w in (("weight", weight), ("bias", bias)):
         if w is not None and np.shape(w) != x.shape[-1:]:
-            raise ShapeError(f"layer_norm: {name} has shape {np.shape(w)}, x {x.shape}; it needs {x.shape[-1:]}. (PyTorch's "
-                             "normalized_shape is not an argument here: it is always the last axis)")
+            raise ShapeError(f"layer_norm: {name} has shape {np.shape(w)}, x {x.shape}; it needs {x.shape[-1:]}. "
+                             "(There is no normalized_shape, as in PyTorch: it is the last axis)")
     wide = _wide(x)
     out = (wide - wide.mean(axis=-1, keepdims=True)) / sqrt(var(wide, axis=-1, keepdims=True) + eps)
     out = out if wide is x else out.astype(x.dtype)
@@ -123,5 +140,5 @@ def _for_each_query_head(x: Any, query: Any) -> Any:
         raise ShapeError(f"scaled_dot_product_attention: {H} query heads cannot share {H_kv} heads of key and value "
                          "equally; H must be a multiple of H_kv")
     shape = (*x.shape[:-2], H // H_kv, *x.shape[-2:])
-    x = x[..., None, :, :] if isinstance(x, Value) else np.asarray(x)[..., None, :, :]
+    x = expand_dims(x, axis=-3)
     return (x * np.ones((H // H_kv, 1, 1), x.dtype)).reshape((*shape[:-4], H, *shape[-2:]))

@@ -49,7 +49,8 @@ class GradcheckReport:
 
     def __str__(self) -> str:
         rows = [("input", "shape", "abs. error", "rel. error", "at")]
-        rows += [(e.name, str(e.shape), f"{e.max_abs_error:.1e}", f"{e.max_rel_error:.1e}", str(e.at)) for e in self.inputs]
+        rows += [(e.name, str(e.shape), f"{e.max_abs_error:.1e}", f"{e.max_rel_error:.1e}", str(e.at))
+                 for e in self.inputs]
         widths = [max(map(len, column)) for column in zip(*rows)]
         lines = ["  ".join(cell.ljust(n) for cell, n in zip(row, widths)).rstrip() for row in rows]
         return "\n".join([f"gradcheck passed, order {self.order}", *lines])
@@ -90,8 +91,8 @@ def _as_float64(inputs: Any) -> tuple[list[str], list[np.ndarray]]:
     arrays = [np.array(operand(x), order="C") for x in inputs]
     for name, array in zip(names, arrays):
         if array.dtype.kind in "fc" and array.dtype != np.float64:
-            raise TypeError(f"gradcheck: {name} is {array.dtype}; the check is made in float64, since less precision loses a "
-                            "step of 1e-6 in rounding: write .astype(np.float64)")
+            raise TypeError(f"gradcheck: {name} is {array.dtype}; the check is made in float64, since less precision "
+                            "loses a step of 1e-6 in rounding: write .astype(np.float64)")
     if not any(array.dtype == np.float64 and array.size for array in arrays):
         raise ValueError("gradcheck: nothing to check: no input is a float64 array with an element")
     return names, arrays
@@ -119,15 +120,16 @@ def _check(fn: Callable[..., Any], names: list[str], arrays: list[np.ndarray], e
     if not sum(y.size for y in ys):
         raise ValueError("gradcheck: nothing to check: the output of fn has no elements")
     if not np.array_equal(_flat(ys), _flat(_call(fn, arrays)[1]), equal_nan=True):
-        raise RuntimeError("gradcheck: fn is not deterministic: at the same point, two calls differ. Make its generator "
-                           "(of dropout, say) anew from a seed in each call")
+        raise RuntimeError("gradcheck: fn is not deterministic: at the same point, two calls differ. Make its "
+                           "generator (of dropout, say) anew from a seed in each call")
+    used = {id(x) for y in ys for x in (y, *(source for node in history(y) for source in node.inputs))}
     entries = []
     for i, (name, x) in enumerate(zip(names, xs)):
         if not x.requires_grad or not x.size:
             continue
-        if first and not any(x is source for y in ys for source in (y, *(z for node in history(y) for z in node.inputs))):
-            raise GraphError(f"gradcheck: no output depends on {name} through recorded ops; its gradient would be None, "
-                             "and there is nothing to check. Is it used by .numpy(), .detach(), or under no_grad()?")
+        if first and id(x) not in used:
+            raise GraphError(f"gradcheck: no output depends on {name} through recorded ops; its gradient would be "
+                             "None: there is nothing to check. Is it used by .numpy(), .detach() or under no_grad()?")
         analytic = np.array([grad(y, x, seed.reshape(y.shape), allow_unused=True).numpy().ravel()
                              for y in ys for seed in np.eye(y.size)])
         numeric = np.stack([_difference(fn, arrays, i, index, eps) for index in np.ndindex(x.shape)], axis=1)
@@ -158,8 +160,8 @@ def _compare(name: str, shape: tuple[int, ...], analytic: np.ndarray, numeric: n
         index = [int(k) for k in np.unravel_index(column, shape)]
         raise GradcheckError(
             f"gradcheck: {name} at {index}, output element {row}: analytic {a:.10g}, numeric {n:.10g}; absolute error "
-            f"{e:.3g}, relative {e / max(abs(a), abs(n)):.3g} (allowed: atol={atol:g} + rtol={rtol:g} · |numeric|). Either a "
-            "vjp is wrong, or the point is a kink, a tie or a jump, across which a difference means nothing")
+            f"{e:.3g}, relative {e / max(abs(a), abs(n)):.3g} (allowed: atol={atol:g} + rtol={rtol:g} · |numeric|). "
+            "Either a vjp is wrong, or the point is a kink, a tie or a jump, across which a difference means nothing")
     column = np.unravel_index(np.argmax(error), error.shape)[1]
     scale = np.abs(numeric[np.isfinite(numeric)]).max(initial=0.0)
     return InputReport(name, shape, float(error.max()), float(error.max() / scale) if scale else 0.0,

@@ -178,7 +178,11 @@ where.defvjp(None,
 
 @primitive
 def maximum(x, y):
-    """max(x, y), elementwise; where they are equal each gets half of the gradient."""
+    """max(x, y), elementwise; where they are equal each gets half of the gradient.
+
+    >>> maximum([1.0, 5.0], 2.0)
+    array([2., 5.])
+    """
     return np.maximum(x, y)
 
 @primitive
@@ -190,12 +194,10 @@ def minimum(x, y):
     """
     return np.minimum(x, y)
 
-def _share_of(x, y, g, out):
+def _won_by_x(g, out, x, y):
     return where(x == y, g / 2, where(x == out, g, 0))
-for _op in (maximum, minimum):
-    _op.defvjp(
-        lambda g, out, x, y: _share_of(x, y, g, out),
-        lambda g, out, x, y: _share_of(y, x, g, out))
+maximum.defvjp(_won_by_x, lambda g, out, x, y: _won_by_x(g, out, y, x))
+minimum.defvjp(_won_by_x, lambda g, out, x, y: _won_by_x(g, out, y, x))
 
 @primitive
 def tril(x, *, k=0):
@@ -279,9 +281,7 @@ def softmax(x, *, axis=-1, where=None):
     >>> softmax([1.0, 5.0, 1.0], where=[True, False, True])
     array([0.5, 0. , 0.5])
     """
-    z = _wide(x)
-    if where is not None:
-        z = np.where(_participants(where, z), z, -np.inf)
+    z = _wide(x) if where is None else _participants(where, _wide(x))
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
     total = e.sum(axis=axis, keepdims=True)                 # at least exp(0) = 1, or 0 where nothing takes part
     return _narrow(e / np.maximum(total, 1), x)
@@ -289,16 +289,16 @@ softmax.defvjp(lambda g, out, x, *, axis=-1, where=None:
                out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
 def _top(x, axis) -> np.ndarray:
-    """The largest along `axis`, for use in x − top; finite, whatever is −∞, and if there is nothing."""
+    """The largest along `axis`, to be subtracted; finite also where all are −∞, or where there are none."""
     return x.max(axis=axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
 def _participants(where, x) -> np.ndarray:
-    where = np.asarray(where)
-    if where.dtype != bool:
-        raise TypeError(f"where= must be boolean, True for what takes part; it is {where.dtype}")
-    if np.broadcast_shapes(where.shape, x.shape) != x.shape:
-        raise ShapeError(f"softmax: where= of shape {where.shape} does not broadcast to x, of shape {x.shape}")
-    return where
+    """x, and −∞ for what does not take part."""
+    if np.asarray(where).dtype != bool:
+        raise TypeError(f"where= must be boolean, True for what takes part; it is {np.asarray(where).dtype}")
+    if np.broadcast_shapes(np.shape(where), x.shape) != x.shape:
+        raise ShapeError(f"softmax: where= of shape {np.shape(where)} does not broadcast to x, of shape {x.shape}")
+    return np.where(where, x, -np.inf)
 
 @primitive
 def logsumexp(x, *, axis=-1, keepdims=False):
@@ -371,7 +371,7 @@ def _concatenate(*xs, axis):
 def _pieces(g, out, *xs, axis):
     before = (slice(None),) * (axis % g.ndim)
     ends = np.cumsum([x.shape[axis] for x in xs]).tolist()
-    return [g[(*before, slice(end - x.shape[axis], end))] for x, end in zip(xs, ends, strict=True)]
+    return [g[(*before, slice(end - x.shape[axis], end))] for x, end in zip(xs, ends)]
 _concatenate.defvjp(joint=_pieces)
 
 def concatenate(arrays, axis=0):
@@ -426,9 +426,9 @@ def _einsum_vjps(g, out, *xs, terms, output):
     input more: for one that xᵢ alone has, ones, since all places it was summed over share the gradient; for
     one that xᵢ has twice, an identity, since only the diagonal was used."""
     def wrt(i):
-        rest = [(output, g), *((t, x) for j, (t, x) in enumerate(zip(terms, xs, strict=True)) if j != i)]
+        rest = [(output, g), *((t, x) for j, (t, x) in enumerate(zip(terms, xs)) if j != i)]
         target = ""
-        for letter, length in zip(terms[i], xs[i].shape, strict=True):
+        for letter, length in zip(terms[i], xs[i].shape):
             if letter in target:
                 twin = next(c for c in string.ascii_letters if c not in "".join([target, output, *terms]))
                 rest.append((letter + twin, np.eye(length)))
@@ -451,12 +451,12 @@ def einsum(subscripts, *operands):
                          "each, as in einsum('ij,jk->ik', x, y)")
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms, letters = inputs.split(","), [c for c in string.ascii_letters if c not in subscripts]
-    widths = [np.ndim(x) - len(t) + 3 if "..." in t else 0 for t, x in zip(terms, operands, strict=True)]
+    widths = [np.ndim(x) - len(t) + 3 if "..." in t else 0 for t, x in zip(terms, operands)]
     spare = "".join(letters[:sorted(widths)[-1]])           # "..." as letters, aligned from the right
     if not arrow:
         named = "".join(terms).replace(".", "")
         output = "..." + "".join(sorted(c for c in set(named) if named.count(c) == 1))
-    terms = [t.replace("...", spare[len(spare) - n:]) for t, n in zip(terms, widths, strict=True)]
+    terms = [t.replace("...", spare[len(spare) - n:]) for t, n in zip(terms, widths)]
     return _einsum(*operands, terms=terms, output=output.replace("...", spare))
 
 def dropout(x, p, *, training=True, rng=None):

@@ -53,8 +53,8 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt"),
     if not d_k or any(d < 1 or d != int(d) for d in d_k):
         raise ValueError(f"sweep: d_k={d_k!r}; give lengths of at least 1")
     if draws < 1 or n_keys < 2 or witnesses < 1:
-        raise ValueError(f"sweep: draws={draws}, n_keys={n_keys}, witnesses={witnesses}; it takes a draw and a witness at "
-                         "the least, and two keys")
+        raise ValueError(f"sweep: draws={draws}, n_keys={n_keys}, witnesses={witnesses}; it takes at least a draw and "
+                         "a witness, and two keys")
     unknown = [scale for scale in scales if scale not in SCALES]
     if unknown:
         raise ValueError(f"sweep: unknown scale {unknown[0]!r}; it is one of {', '.join(SCALES)}")

@@ -33,8 +33,8 @@ class Tensor(Value):
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, name: str | None = None) -> None:
         if isinstance(data, Value) or (isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data)):
-            raise TypeError("a Tensor made of Tensors would cut their graph: write stack([...]) to keep it, .astype() for "
-                            "another dtype, .detach() if a constant is meant")
+            raise TypeError("a Tensor made of Tensors would cut their graph: write stack([...]) to keep it, .astype() "
+                            "for another dtype, .detach() if a constant is meant")
         self.grad, self.node, self.name = None, None, name
         self._data = _owned(operand(data), dtype)
         self.requires_grad = requires_grad
@@ -185,8 +185,8 @@ class Tensor(Value):
 
     def __array__(self, dtype=None, copy=None):
         if self._requires_grad:
-            raise TypeError("this would make a plain array of a Tensor that needs a gradient, and cut its graph; if that "
-                            "is meant, write .numpy() or .detach()")
+            raise TypeError("this would make a plain array of a Tensor that needs a gradient, and cut its graph; if "
+                            "that is meant, write .numpy() or .detach()")
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **params):
@@ -199,8 +199,8 @@ class Tensor(Value):
         if function in _WITHOUT_DERIVATIVE:
             return function(*_plain(args), **{key: _plain(param) for key, param in params.items()})
         if function not in _FROM_NUMPY:
-            raise TypeError(f"np.{function.__name__} is not defined for Tensors: compose it of ops that are, make it one "
-                            "with @primitive, or write .numpy() to leave the graph")
+            raise TypeError(f"np.{function.__name__} is not defined for Tensors: compose it of ops that are, make it "
+                            "one with @primitive, or write .numpy() to leave the graph")
         return _FROM_NUMPY[function](*args, **params)
 
 
@@ -233,13 +233,14 @@ Value.result_type = Tensor
 
 # A method where there is one, since methods take their parameters by position, as NumPy's functions do.
 _FROM_NUMPY = {getattr(np, name): getattr(Tensor, name, None) or getattr(ops, name) for name in (
-    "abs add broadcast_to clip concatenate cumsum divide einsum exp expand_dims log matmul max maximum mean min minimum "
-    "multiply negative power reshape sqrt squeeze stack subtract sum swapaxes tanh transpose var where").split()}
+    "abs add broadcast_to concatenate cumsum divide einsum exp expand_dims log matmul max maximum mean min minimum "
+    "multiply negative power sqrt squeeze stack subtract sum swapaxes tanh var where").split()}
 _FROM_NUMPY |= {np.square: lambda x: x * x, np.positive: lambda x: x, np.matrix_transpose: lambda x: x.mT,
                 np.reshape: lambda a, shape: a.reshape(shape), np.transpose: lambda a, axes=None: a.transpose(axes),
                 np.clip: lambda a, a_min=None, a_max=None, *, min=None, max=None: a.clip(
                     a_min if min is None else min, a_max if max is None else max),
                 np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k)}
 _WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
-    "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal isclose "
-    "isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size zeros_like").split()}
+    "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal "
+    "isclose isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size "
+    "zeros_like").split()}

@@ -66,8 +66,8 @@ class Graph:
 
         binary = find_dot()
         if binary is None:
-            raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install 'tinygrad-attn[graph]' brings "
-                               "one, as does Graphviz itself. The DOT text, .source, is there without it")
+            raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install 'tinygrad-attn[graph]' "
+                               "brings one, as does Graphviz itself. The DOT text, .source, is there without it")
         graphviz.backend.dot_command.DOT_BINARY = Path(binary)
         return bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
 
@@ -76,7 +76,7 @@ class Graph:
         or not at all."""
         target = Path(path)
         if target.suffix not in TEXTS + PICTURES:
-            raise ValueError(f"graph: cannot save as {target.suffix or 'a file without suffix'!r}; the suffix must be one of "
+            raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of "
                              f"{', '.join(TEXTS + PICTURES)}")
         content = self.source.encode() if target.suffix in TEXTS else self.render(target.suffix[1:])
         write_whole(target, content)
@@ -111,7 +111,8 @@ class Graph:
 
 def _words(vertex: Vertex) -> list[str]:
     """What to say of a vertex: name, op, parameters, shape."""
-    title = " = ".join(filter(None, [vertex.name, vertex.label])) if vertex.kind == "op" else vertex.name or vertex.label
+    both = " = ".join(filter(None, [vertex.name, vertex.label]))
+    title = both if vertex.kind == "op" else vertex.name or vertex.label
     words = [title] if title else []
     words += [", ".join(f"{key}={text}" for key, text in vertex.params)] if vertex.params else []
     return words if vertex.kind == "constant" and vertex.label and not vertex.name else [*words, str(vertex.shape)]

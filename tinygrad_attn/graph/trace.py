@@ -6,15 +6,16 @@ trace, in every run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ..engine import Node, history
+from ..engine import Node, Value, history
 from ..errors import GraphFreedError
 from ..tensor import Tensor
+
+Kind = Literal["leaf", "constant", "op"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Vertex:
     """A leaf, a constant (a Tensor that needs no gradient, an array or a number) or the result of an op."""
 
     id: str
-    kind: Literal["leaf", "constant", "op"]
+    kind: Kind
     label: str                              # the op's name; a number's value
     name: str | None                        # what the user called the tensor
     shape: tuple[int, ...]
@@ -60,33 +61,33 @@ def trace(*tensors: Tensor) -> Trace:
             raise TypeError(f"graph: a {type(t).__name__} has no graph; give Tensors")
     vertices: list[Vertex] = []
     edges: list[Edge] = []
-    ids: dict[Node | Tensor, str] = {}
+    ids: dict[Node | Value, str] = {}
 
-    def add(key: Any, make: Callable[[str], Vertex]) -> str:
-        new = f"n{len(vertices)}"
-        vertices.append(make(new))
+    def add(key: Node | Value | None, vertex: Vertex) -> str:
+        vertices.append(vertex)
         if key is not None:
-            ids[key] = new
-        return new
+            ids[key] = vertex.id
+        return vertex.id
 
-    def add_source(tensor: Tensor) -> str:
-        kind: Literal["leaf", "constant"] = "leaf" if tensor.requires_grad else "constant"
-        return ids.get(tensor) or add(tensor, lambda new: Vertex(new, kind, _number(tensor.data), tensor.name,
-                                                                 tensor.shape, str(tensor.dtype)))
+    def new_id() -> str:
+        return f"n{len(vertices)}"
+
+    def source_of(x: Value | None, array: Any) -> str:
+        """The vertex of an argument: of the op or leaf it came from, or a new one."""
+        key = x if x is None else x.node or x
+        if key in ids:
+            return ids[key]
+        kind: Kind = "leaf" if x is not None and x._requires_grad else "constant"
+        return add(key, Vertex(new_id(), kind, _number(array), x.name if x is not None else None, np.shape(array),
+                               str(np.asarray(array).dtype)))
 
     nodes, names = _nodes_and_names(tensors)
     for node in nodes:
-        sources = []
-        for x, array in zip(node.inputs, node.args):
-            if x is None:
-                sources.append(add(None, lambda new, a=array: Vertex(new, "constant", _number(a), None, np.shape(a),
-                                                                     str(np.asarray(a).dtype))))
-            else:
-                sources.append(ids[x.node] if x.node else add_source(x))
-        target = add(node, lambda new, n=node: Vertex(new, "op", n.op.name, names.get(n), n.out.shape, str(n.out.dtype),
-                                                      _params(n.params)))
+        sources = [source_of(x, array) for x, array in zip(node.inputs, node.args)]
+        target = add(node, Vertex(new_id(), "op", node.op.name, names.get(node), node.out.shape, str(node.out.dtype),
+                                  _params(node.params)))
         edges += [Edge(source, target, i) for i, source in enumerate(sources)]
-    outputs = tuple(ids[t.node] if t.node else add_source(t) for t in tensors)
+    outputs = tuple(source_of(t, t.data) for t in tensors)
     return Trace(tuple(vertices), tuple(edges), outputs)
 
 
@@ -102,8 +103,9 @@ def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node
 
 
 def _number(x: Any) -> str:
-    """A single number in words few enough for a picture; nothing for an array."""
-    return "" if np.ndim(x) else f"{np.asarray(x)[()]:.4g}" if np.asarray(x).dtype.kind in "fc" else str(np.asarray(x)[()])
+    """A single number, in as few digits as a picture can take; nothing for an array."""
+    value = np.asarray(x)[()]
+    return "" if np.ndim(x) else f"{value:.4g}" if value.dtype.kind in "fc" else str(value)
 
 
 def _params(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
