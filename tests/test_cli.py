@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +59,19 @@ def test_json_has_the_same_and_is_one_object(report, text):
     weights = next(e for e in found["example_b"] if e["name"] == "weights")
     np.testing.assert_allclose(weights["computed"], weights["expected"], atol=1e-10)
     assert all(entry["max_error"] < 1e-6 for entry in found["gradcheck"])
+
+
+def test_the_table_in_readme_is_what_the_command_prints(text):
+    readme = (Path(cli.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    rows = [map(str.strip, line.split("|")[2:-1]) for line in readme.splitlines() if line.startswith("| Q Kᵀ")]
+    (printed,) = [line.split() for line in text[0].stdout.splitlines() if line.split()[:1] == ["1024"]]
+    assert [cell for row in rows for cell in row] == printed[1:]
+
+
+def test_a_terminal_without_the_characters_is_no_reason_to_fail(tmp_path):
+    result = run(cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "WHY DIVIDE BY ?d_k" in result.stdout
 
 
 def small(monkeypatch, **change):

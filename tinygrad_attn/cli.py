@@ -7,6 +7,7 @@ form, a finite difference, or what theory says. The exit code is 1 if any is off
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -227,6 +228,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0, 1 if a number is off, 2 for bad usage, 130 if interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")            # a terminal without √ shows ? and goes on
     p = parser()
     args = p.parse_args(argv)
     try:
