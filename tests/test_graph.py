@@ -141,12 +141,12 @@ def test_without_a_dot_program_the_text_is_there_and_the_error_says_what_to_inst
     monkeypatch.setattr(graph.dot, "find_dot", lambda: None)
     picture = graph.draw(example())
     assert picture.save(tmp_path / "x.dot").exists()
-    with pytest.raises(RuntimeError, match=r"tinygrad-attn\[graph\]"):
+    with pytest.raises(RuntimeError, match=r"pip install graphviz-pure"):
         picture.save(tmp_path / "x.svg")
     assert os.listdir(tmp_path) == ["x.dot"]
     bundle = picture._repr_mimebundle_()
     assert set(bundle) == {"text/plain"}
-    assert "tinygrad-attn[graph]" in bundle["text/plain"]
+    assert "pip install graphviz-pure" in bundle["text/plain"]
 
 
 def test_a_notebook_gets_svg_and_text():

@@ -22,7 +22,7 @@ from .ops import expand_dims, softmax, stack
 
 
 def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
-              scale: float | None = None, dropout: float = 0.0, rng: Any = None) -> tuple[Any, Any]:
+              scale: Any = None, dropout: float = 0.0, rng: Any = None) -> tuple[Any, Any]:
     """softmax(Q Kᵀ / √D) V: (..., L, D), (..., S, D), (..., S, Dv) -> output (..., L, Dv), weights (..., L, S).
 
     Of two independent vectors with components of mean 0 and variance 1, the dot product has variance D. Without
@@ -118,7 +118,7 @@ def padding_mask(lengths: Any, S: int) -> np.ndarray:
 
 
 def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_heads: int, mask: Any = None, *,
-                         context: Any = None, causal: bool = False, scale: float | None = None) -> Any:
+                         context: Any = None, causal: bool = False, scale: Any = None) -> Any:
     """Concat(head₁ … head_H) W_o, headₕ = attention(X W_qₕ, C W_kₕ, C W_vₕ): (..., L, E) -> (..., L, E).
 
     `w_q`, `w_k`, `w_v` hold one matrix (E, D) a head, as a list or as an array (H, E, D); `w_o` is (H·D, E).

@@ -36,6 +36,7 @@ class Row:
     largest_weight: float                   # mean over draws of the largest attention weight
     jacobian_median: float                  # median over draws of ‖diag(p) − p pᵀ‖
     jacobian_mean: float                    # its mean
+    near_tie_share: float                   # the part of it from the tenth of draws whose top two scores are nearest
     witness: float                          # largest |vjp − finite difference| at the sampled draws
     witness_scale: float                    # largest |finite difference| there
 
@@ -77,11 +78,16 @@ def _rows(d_k: Sequence[int], scales: Sequence[str], n_keys: int, draws: int, se
             scores = raw * SCALES[scale](d)
             jacobians = softmax_jacobians(scores)
             norms = np.sqrt((jacobians ** 2).sum(axis=(1, 2)))
+            second, first = np.sort(scores, axis=1)[:, -2:].T
+            nearest = np.argsort(first - second)[:max(1, draws // 10)]
             sampled = rng.choice(draws, size=min(witnesses, draws), replace=False)
             numeric = finite_difference_jacobians(scores[sampled])
-            yield Row(d, scale, float(scores.std()), float(softmax(scores).max(axis=-1).mean()),
-                      float(np.median(norms)), float(norms.mean()),
-                      float(np.abs(jacobians[sampled] - numeric).max()), float(np.abs(numeric).max()))
+            yield Row(d, scale, score_std=float(scores.std()),
+                      largest_weight=float(softmax(scores).max(axis=-1).mean()),
+                      jacobian_median=float(np.median(norms)), jacobian_mean=float(norms.mean()),
+                      near_tie_share=float(norms[nearest].sum() / norms.sum()),
+                      witness=float(np.abs(jacobians[sampled] - numeric).max()),
+                      witness_scale=float(np.abs(numeric).max()))
 
 
 def softmax_jacobians(scores: np.ndarray) -> np.ndarray:

@@ -66,10 +66,13 @@ class Graph:
 
         binary = find_dot()
         if binary is None:
-            raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install 'tinygrad-attn[graph]' "
-                               "brings one, as does Graphviz itself. The DOT text, .source, is there without it")
+            raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install graphviz-pure brings "
+                               "one (the extra [graph]), as does Graphviz itself. The DOT text, .source, needs none")
         graphviz.backend.dot_command.DOT_BINARY = Path(binary)
-        return bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
+        picture = bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
+        if not picture:
+            raise RuntimeError(f"{binary} drew nothing")
+        return picture
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write DOT text (.dot, .gv) or a picture (.svg, .png, .pdf); the suffix decides. The file is written whole
@@ -110,12 +113,11 @@ class Graph:
 
 
 def _words(vertex: Vertex) -> list[str]:
-    """What to say of a vertex: name, op, parameters, shape."""
-    both = " = ".join(filter(None, [vertex.name, vertex.label]))
-    title = both if vertex.kind == "op" else vertex.name or vertex.label
-    words = [title] if title else []
-    words += [", ".join(f"{key}={text}" for key, text in vertex.params)] if vertex.params else []
-    return words if vertex.kind == "constant" and vertex.label and not vertex.name else [*words, str(vertex.shape)]
+    """What to say of a vertex: its name and op or value, the parameters, the shape."""
+    title = " = ".join(filter(None, [vertex.name, vertex.label]))
+    params = ", ".join(f"{key}={text}" for key, text in vertex.params)
+    shape = "" if vertex.kind == "constant" and vertex.label else str(vertex.shape)
+    return [word for word in (title, params, shape) if word]
 
 
 def _label(graphviz: Any, vertex: Vertex) -> Any:

@@ -78,7 +78,8 @@ def trace(*tensors: Tensor) -> Trace:
         if key in ids:
             return ids[key]
         kind: Kind = "leaf" if x is not None and x._requires_grad else "constant"
-        return add(key, Vertex(new_id(), kind, _number(array), x.name if x is not None else None, np.shape(array),
+        label = _number(array) if kind == "constant" else ""
+        return add(key, Vertex(new_id(), kind, label, x.name if x is not None else None, np.shape(array),
                                str(np.asarray(array).dtype)))
 
     nodes, names = _nodes_and_names(tensors)
