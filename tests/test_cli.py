@@ -88,7 +88,8 @@ def at_once(monkeypatch, rows, **change):
 
 
 def test_a_number_that_is_off_is_named_and_the_exit_code_says_so(monkeypatch, rows, tmp_path, capsys):
-    at_once(monkeypatch, rows, EXPECTED_B={**cli.EXPECTED_B, "weights": (np.array(cli.EXPECTED_B["weights"]) + 1e-6).tolist()})
+    shifted = (np.array(cli.EXPECTED_B["weights"]) + 1e-6).tolist()
+    at_once(monkeypatch, rows, EXPECTED_B={**cli.EXPECTED_B, "weights": shifted})
     assert cli.main(["--out", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "OFF: weights"

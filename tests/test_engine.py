@@ -12,7 +12,7 @@ import pytest
 
 import tinygrad_attn as ta
 from tinygrad_attn import Tensor, enable_grad, grad, no_grad
-from tinygrad_attn.engine import history, unbroadcast
+from tinygrad_attn.engine import topological_order, unbroadcast
 
 
 def leaf(data, **options):
@@ -32,7 +32,7 @@ def test_a_deep_ladder_of_diamonds_is_walked_once_per_node():
     y = x
     for _ in range(60):                     # 2**60 paths
         y = y * 0.5 + y * 0.5
-    assert len(history(y)) == 180
+    assert len(topological_order(y)) == 180
     y.backward()
     assert x.grad == 1.0
 

@@ -29,7 +29,7 @@ def planted(op, mutate, i):
         right = op.joint
 
         def joint(*args, **params):
-            return [mutate(share) if k == i else share for k, share in enumerate(right(*args, **params))]
+            return {k: mutate(share) if k == i else share for k, share in right(*args, **params).items()}
         return (), joint
     right = op.vjps[i]
     wrong = lambda *args, **params: mutate(right(*args, **params))

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from .engine import Value, operand
-from .errors import ShapeError
+from .errors import ShapeError, broadcast_fault
 from .ops import dropout as _dropout
-from .ops import expand_dims, softmax, stack
+from .ops import expand_dims, matmul, softmax, stack
 
 
 def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
@@ -26,13 +26,14 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     """softmax(Q Kᵀ / √D) V: (..., L, D), (..., S, D), (..., S, Dv) -> output (..., L, Dv), weights (..., L, S).
 
     Of two independent vectors with components of mean 0 and variance 1, the dot product has variance D. Without
-    the division by √D the scores spread with D, softmax saturates, and the gradient through it vanishes.
+    the division by √D the scores have standard deviation √D, softmax saturates, and its gradient vanishes.
     `scale=None` is 1/√D; `scale=1.0` leaves the scores as they are.
 
     A boolean `mask`, broadcast to (..., L, S), is True where a query may attend; a query that may attend to
     nothing gets 0. A float mask is added to the scores. `causal=True` lets query i see keys 0 … i. What is
-    masked has weight 0, but must be finite, since 0 · NaN is NaN. `dropout` acts on the weights, with `rng`;
-    the weights returned are those before it. (Vaswani et al. 2017, §3.2.1, eq. 1.)
+    masked has weight 0, but must be finite, since 0 · NaN is NaN. `dropout` acts on the weights, with `rng`
+    (there is no training flag: give 0 in evaluation); the weights returned are those before it. What does not
+    fit is a ShapeError, an integer mask a TypeError. (Vaswani et al. 2017, §3.2.1, eq. 1.)
 
     >>> keys, values = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[10.0], [20.0]])
     >>> output, weights = attention(np.array([[0.0, 50.0]]), keys, values)      # it looks for the second key
@@ -42,7 +43,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     query, key, value = _arrays(query, key, value)
     _check_shapes(query, key, value)
     (L, D), S = query.shape[-2:], key.shape[-2]
-    scale = 1 / math.sqrt(D) if scale is None else scale
+    scale = 1 / math.sqrt(D) if scale is None else scale if isinstance(scale, Value) else float(scale)
     scores = (query * scale) @ key.mT                       # (..., L, S); scaled first, while numbers are small
     scores, keep = _masked(scores, mask)
     if causal:
@@ -55,7 +56,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
 
 
 def _arrays(*inputs: Any) -> list[Any]:
-    """The inputs as Tensors or arrays, with shapes to look at."""
+    """The inputs as Tensors or arrays, so that they have a shape."""
     return [x if isinstance(x, Value) else np.asarray(operand(x)) for x in inputs]
 
 
@@ -66,6 +67,7 @@ def _check_shapes(query: Any, key: Any, value: Any) -> None:
         fault = f"widths {query.shape[-1]} and {key.shape[-1]} differ, but queries are compared with keys; project them"
     if not fault and key.shape[-2] != value.shape[-2]:
         fault = f"there are {key.shape[-2]} keys and {value.shape[-2]} values, but each key has one value"
+    fault = fault or broadcast_fault([(*x.shape[:-2], 1, 1) for x in (query, key, value)])
     if fault:
         raise ShapeError(f"attention: query {query.shape}, key {key.shape}, value {value.shape}: {fault}")
 
@@ -84,7 +86,7 @@ def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
                          "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
     if mask.dtype == bool:
         return scores, operand(mask)
-    with np.errstate(over="ignore"):        # −1e9 is −∞ in half precision, as is meant
+    with np.errstate(over="ignore"):        # −1e9 is −∞ in half precision, as intended
         return scores + mask.astype(scores.dtype), None
 
 
@@ -113,7 +115,7 @@ def padding_mask(lengths: Any, S: int) -> np.ndarray:
     """
     lengths = np.asarray(operand(lengths))
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or np.any((lengths < 0) | (lengths > S)):
-        raise ValueError(f"padding_mask: lengths must be integers from 0 to S={S}, one a sequence, not {lengths!r}")
+        raise ValueError(f"padding_mask: lengths must be integers from 0 to S={S}, one per sequence, not {lengths!r}")
     return np.arange(S) < lengths[:, None, None, None]
 
 
@@ -121,7 +123,7 @@ def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_hea
                          context: Any = None, causal: bool = False, scale: Any = None) -> Any:
     """Concat(head₁ … head_H) W_o, headₕ = attention(X W_qₕ, C W_kₕ, C W_vₕ): (..., L, E) -> (..., L, E).
 
-    `w_q`, `w_k`, `w_v` hold one matrix (E, D) a head, as a list or as an array (H, E, D); `w_o` is (H·D, E).
+    `w_q`, `w_k`, `w_v` hold one matrix (E, D) per head, as a list or as an array (H, E, D); `w_o` is (H·D, E).
     Heads can look for different things at once, which one weighted average cannot. Keys and values are made
     of `context` C, (..., S, E), in cross-attention, and of x itself in self-attention. The scale is 1/√D, with
     the width of a head. The mask broadcasts to (..., H, L, S). (Vaswani et al. 2017, §3.2.2.)
@@ -132,19 +134,20 @@ def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_hea
     array([[1., 2.],
            [3., 4.]])
     """
+    source = "x" if context is None else "context"
     x, context = _arrays(x, x if context is None else context)
-    query = _project(x, w_q, "w_q", num_heads)              # (..., L, E) -> (..., H, L, D)
-    key, value = _project(context, w_k, "w_k", num_heads), _project(context, w_v, "w_v", num_heads)
+    query = _project("x", x, "w_q", w_q, num_heads)         # (..., L, E) -> (..., H, L, D)
+    key, value = _project(source, context, "w_k", w_k, num_heads), _project(source, context, "w_v", w_v, num_heads)
     output, _ = attention(query, key, value, mask, causal=causal, scale=scale)      # (..., H, L, D)
     output = output.swapaxes(-3, -2)                                                # (..., L, H, D)
-    return output.reshape((*output.shape[:-2], -1)) @ w_o                           # (..., L, H·D) -> (..., L, E)
+    return matmul(output.reshape((*output.shape[:-2], -1)), w_o)                    # (..., L, H·D) -> (..., L, E)
 
 
-def _project(x: Any, w: Any, name: str, num_heads: int) -> Any:
+def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:
     """x W for each head: (..., L, E) -> (..., H, L, D)."""
     w = stack(w) if isinstance(w, (list, tuple)) else w
     if np.ndim(w) != 3 or np.shape(w)[0] != num_heads or x.ndim < 2 or x.shape[-1] != np.shape(w)[1]:
-        raise ShapeError(f"multi_head_attention: x or context {x.shape}, {name} {np.shape(w)} and {num_heads} heads: "
-                         f"{name} must be (H, E, D), one (E, D) a head. Of one (E, H·D), make it "
+        raise ShapeError(f"multi_head_attention: {source} {x.shape}, {name} {np.shape(w)}, {num_heads} heads: {name} "
+                         "must be (H, E, D), one (E, D) per head. Of one (E, H·D), make it "
                          "w.reshape(E, H, D).swapaxes(0, 1)")
-    return expand_dims(x, axis=-3) @ w
+    return matmul(expand_dims(x, axis=-3), w)

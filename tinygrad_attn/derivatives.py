@@ -1,8 +1,8 @@
 """A side room on floor 3. Derivatives of functions, rather than of values: vjp, jvp, jacobian, hessian.
 
-Each takes a function `fn(*inputs) -> Tensor` and its inputs: a tuple is several inputs, anything else is one,
-and the answer has the same arrangement. Inputs that are not tracked Tensors are made into leaves. All are
-`grad` underneath: the reverse walk gives one row of the Jacobian at a time.
+Each takes a function `fn(*inputs) -> Tensor` and its inputs, of which it makes fresh leaves: a tuple is several
+inputs, anything else is one, and the answer has the same arrangement. All are `grad` underneath: a reverse walk
+gives one row of the Jacobian.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from .engine import grad, operand
+from .engine import enable_grad, grad, operand
 from .errors import ShapeError
 from .tensor import Tensor
 
 
 def leaves(inputs: Any) -> tuple[Tensor, ...]:
-    """The inputs as Tensors to differentiate by."""
-    return tuple(x if isinstance(x, Tensor) and x.requires_grad else Tensor(operand(x), requires_grad=True)
-                 for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
+    """The inputs as fresh leaves, so that two of them are never one, and nobody's `.grad` is concerned."""
+    return tuple(Tensor(operand(x), requires_grad=True) for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
 
 
 def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
@@ -36,6 +35,7 @@ def _arranged(inputs: Any, outputs: Sequence[Any]) -> Any:
     return tuple(outputs) if isinstance(inputs, tuple) else outputs[0]
 
 
+@enable_grad()
 def vjp(fn: Callable[..., Any], inputs: Any, v: Any = None) -> tuple[Tensor, Any]:
     """`(fn(*inputs), vᵀ J)`: the vector-Jacobian product, in one walk back whatever the number of inputs.
 
@@ -48,10 +48,11 @@ def vjp(fn: Callable[..., Any], inputs: Any, v: Any = None) -> tuple[Tensor, Any
     return y.detach(), _arranged(inputs, grad(y, xs, v, allow_unused=True))
 
 
+@enable_grad()
 def jvp(fn: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
     """`(fn(*inputs), J v)`: how the output moves when the inputs move along `v`, one v for each input.
 
-    uᵀ J is linear in u; its derivative by u, along v, is J v. So two walks back make a walk forward.
+    uᵀ J is linear in u; its derivative with respect to u, along v, is J v. So two walks back make one forward.
     (J. Townsend, "A new trick for calculating Jacobian vector products", 2017.)
 
     >>> y, product = jvp(lambda x, y: x * y, (2.0, 3.0), (1.0, 0.0))        # d(xy)/dx = y
@@ -72,6 +73,7 @@ def jvp(fn: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
     return y.detach(), product
 
 
+@enable_grad()
 def jacobian(fn: Callable[..., Any], inputs: Any) -> Any:
     """d fn / dx for each input, of shape `out.shape + x.shape`, by one walk back for each element of the output.
 
@@ -87,6 +89,7 @@ def jacobian(fn: Callable[..., Any], inputs: Any) -> Any:
                               for i, x in enumerate(xs)])
 
 
+@enable_grad()
 def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
     """d² fn / dxᵢ dxⱼ of a function to one number, of shape `xᵢ.shape + xⱼ.shape`: the Jacobian of its gradient.
 
@@ -95,6 +98,8 @@ def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
             [ 0., 12.]])
     """
     xs = leaves(inputs)
+    if value_of(fn, xs).size != 1:
+        raise ShapeError(f"hessian: fn must return one number; it returned shape {value_of(fn, xs).shape}")
     rows = [jacobian(lambda *xs, i=i: grad(value_of(fn, xs), xs, create_graph=True, allow_unused=True)[i], xs)
             for i in range(len(xs))]
     return _arranged(inputs, [_arranged(inputs, row) for row in rows])

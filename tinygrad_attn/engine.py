@@ -17,7 +17,9 @@ so a count of the nodes as they are made (`tick`), newest first, is a topologica
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
@@ -33,8 +35,8 @@ _modes: ContextVar[tuple[bool, ...]] = ContextVar("modes", default=(True,))
 
 
 class enable_grad(ContextDecorator):
-    """Inside, ops are recorded, also within an outer `no_grad()`. A context manager or a decorator. It has no
-    state of its own: it may be entered twice, and leaving it, also by an exception, restores what was."""
+    """Inside, ops are recorded, even within an outer `no_grad()`. A context manager and a decorator, without
+    state of its own: it may be entered twice, and leaving it, even by an exception, drops the innermost mode."""
 
     recording: ClassVar[bool] = True
 
@@ -42,7 +44,13 @@ class enable_grad(ContextDecorator):
         _modes.set((*_modes.get(), self.recording))
 
     def __exit__(self, *exception: object) -> None:
-        _modes.set(_modes.get()[:-1])
+        _modes.set(_modes.get()[:-1] or (True,))
+
+    def __call__(self, function: Any) -> Any:
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TypeError(f"{type(self).__name__}: the body of {function.__name__} runs after the call is over; "
+                            f"write `with {type(self).__name__}():` inside it")
+        return super().__call__(function)
 
 
 class no_grad(enable_grad):
@@ -76,7 +84,6 @@ class Value:
     node: Node | None
 
 
-_new = object.__new__
 _next_tick = itertools.count().__next__
 
 
@@ -99,11 +106,13 @@ class Node:
 
 def result(data: Any, node: Node | None = None) -> Any:
     """What a primitive returns: a value around an array that nobody else writes to, and now nobody at all."""
-    if type(data) is np.ndarray:
+    if not isinstance(data, np.generic):
+        if type(data) is not np.ndarray:
+            data = np.asarray(data)
         data.setflags(write=False)
-    elif not isinstance(data, np.generic):
-        data = np.asarray(data)[()]
-    value = _new(Value.result_type)
+        if not data.ndim:
+            data = data[()]
+    value = object.__new__(Value.result_type)
     value._data, value._requires_grad = data, node is not None
     value.grad, value.name, value.node = None, None, node
     if node is not None:
@@ -126,15 +135,6 @@ def operand(x: Any) -> Any:
     return array
 
 
-def _constant(key: str, param: Any) -> Any:
-    """A parameter as the forward pass gets it, and the walk later: an array that nobody else writes to."""
-    if isinstance(param, Value):
-        if param._requires_grad:
-            raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
-        return param._data
-    return param.copy() if isinstance(param, np.ndarray) else param
-
-
 class Primitive:
     """A differentiable op: a NumPy function, and a vjp for each of its positional arguments.
 
@@ -144,43 +144,47 @@ class Primitive:
     """
 
     def __init__(self, forward: Callable[..., Any]) -> None:
+        if not inspect.isfunction(forward) or forward.__defaults__:
+            raise TypeError("primitive: write a function, def f(x, y, *, option=1), whose inputs have no defaults, and "
+                            "call NumPy in it")
         functools.update_wrapper(self, forward)
         self.forward, self.name, code = forward, forward.__name__.strip("_"), forward.__code__
-        self.arity = code.co_argcount
-        self.variadic = bool(code.co_flags & 0x04)      # its inputs are *xs (inspect.CO_VARARGS)
+        self.arity, self.variadic = code.co_argcount, bool(code.co_flags & inspect.CO_VARARGS)
         self.keywords = code.co_varnames[self.arity:self.arity + code.co_kwonlyargcount]
-        no_vjps = (lambda g, out, *xs, **params: [None] * len(xs)) if self.variadic else None
-        self.defvjp(*[None] * self.arity, joint=no_vjps)
+        self.vjps: Sequence[Any] = (None,) * self.arity
+        self.joint: Callable[..., Any] | None = _no_vjps if self.variadic else None
 
-    def defvjp(self, *vjps: Callable[..., Any] | None, joint: Callable[..., Sequence[Any]] | None = None) -> None:
+    def defvjp(self, *vjps: Callable[..., Any] | None, joint: Callable[..., Any] | None = None) -> None:
         """Register a vjp for each positional argument: `vjp(g, out, *args, **params)` is dL/d arg, given g =
-        dL/d out. None marks an argument that cannot be differentiated. `joint` returns all at once, for an op
-        of any number of inputs, or one whose gradients share work. A vjp is read twice, with arrays, and with
-        Tensors when its result is to be differentiated again: it uses what both have, and primitives."""
-        if joint is None and (self.variadic or len(vjps) != self.arity):
-            raise TypeError(f"{self.name}.defvjp: {len(vjps)} vjps for {'*args' if self.variadic else self.arity} "
-                            "positional arguments: give one for each (None: not differentiable), or joint=")
-        self.vjps: Sequence[Callable[..., Any] | None] = vjps
-        self.joint: Callable[..., Sequence[Any]] | None = joint
+        dL/d out. None marks an argument that has no derivative. For an op of any number of inputs, or one whose
+        gradients share work, `joint(wanted, g, out, *args, **params)` returns all that are in `wanted`, a set
+        of argument numbers, and None for the others. A vjp is read twice, with arrays, and with Tensors when
+        its result is to be differentiated again: it uses what both have, and primitives."""
+        if not joint and (self.variadic or len(vjps) != self.arity):
+            raise TypeError(f"{self.name}.defvjp: " + ("an op of *args needs joint=" if self.variadic else f"{len(vjps)} "
+                            f"vjps for {self.arity} positional arguments: one for each, None if it has none"))
+        self.vjps, self.joint = vjps, joint
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         arrays: list[Any] = []
         inputs: list[Value | None] = []
         any_value = any_tracked = any_constant = False
-        for x in args:
-            if isinstance(x, Value):
-                any_value = True
-                arrays.append(x._data)
-                inputs.append(x)
-                if x._requires_grad:
-                    any_tracked = True
-            else:
-                any_constant = True
-                arrays.append(operand(x))
-                inputs.append(None)
         try:
+            for x in args:
+                if isinstance(x, Value):
+                    any_value = True
+                    arrays.append(x._data)
+                    inputs.append(x)
+                    if x._requires_grad:
+                        any_tracked = True
+                else:
+                    any_constant = True
+                    arrays.append(operand(x))
+                    inputs.append(None)
+            if any_constant and any_value:      # its owner may write to it before the walk back: use our own copy
+                arrays = [a.copy() if x is None and isinstance(a, np.ndarray) else a for x, a in zip(inputs, arrays)]
             if params:
-                params = {key: _constant(key, param) for key, param in params.items()}
+                params = {key: _constant(key, param, any_tracked) for key, param in params.items()}
             out = self.forward(*arrays, **params)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
@@ -188,28 +192,40 @@ class Primitive:
             return out
         if not (any_tracked and _modes.get()[-1]):
             return result(out)
-        if any_constant:                    # its owner may write to it before the walk back: keep our own copy
-            arrays = [a.copy() if isinstance(a, np.ndarray) and not isinstance(x, Value) else a
-                      for x, a in zip(args, arrays)]
         return result(out, Node(self, inputs, arrays, params))
 
     def _explain(self, error: Exception, arrays: list[Any], params: dict[str, Any]) -> Exception:
         """The same failure, in terms of this op."""
         if isinstance(error, ShapeError):
             return error
-        kind, reason = TypeError if isinstance(error, TypeError) else ShapeError, str(error)
+        kind, reason = TypeError if isinstance(error, TypeError) else ValueError, str(error)
         if kind is TypeError and "argument" in reason:
             reason += f" (inputs go by position, the rest by keyword: {', '.join(self.keywords) or 'nothing'})"
-        if kind is ShapeError and "broadcast" in reason and not params:
-            reason = broadcast_fault([np.shape(a) for a in arrays]) or reason
+        if kind is ValueError and re.search("shape|size|dimension|ax[ie]s", reason):
+            kind = ShapeError
+            if "broadcast" in reason and not params:
+                reason = broadcast_fault([np.shape(a) for a in arrays]) or reason
         return kind(f"{call_text(self.name, arrays, params)}: {reason}")
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
 
+def _no_vjps(wanted: set[int], *args: Any, **params: Any) -> dict[int, None]:
+    return dict.fromkeys(wanted)
+
+
+def _constant(key: str, param: Any, keep: bool) -> Any:
+    """A parameter as the op gets it: a Tensor's array, and, if a graph may keep it, a copy of one that is not ours."""
+    if isinstance(param, Value):
+        if param._requires_grad:
+            raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
+        return param._data
+    return param.copy() if keep and isinstance(param, np.ndarray) else param
+
+
 def primitive(forward: Callable[..., Any]) -> Primitive:
-    """Make a primitive of a NumPy function; its `defvjp` then says how to differentiate it.
+    """Make a primitive of a function on arrays; its `defvjp` then says how to differentiate it.
 
     >>> import numpy as np
     >>> from tinygrad_attn import Tensor, primitive
@@ -229,8 +245,8 @@ def primitive(forward: Callable[..., Any]) -> Primitive:
     return Primitive(forward)
 
 
-def history(root: Value) -> list[Node]:
-    """The nodes that `root` was made of, newest first: each before all that it was made of."""
+def topological_order(root: Value) -> list[Node]:
+    """The nodes that `root` was computed by, newest first: each before all that it was computed from."""
     pending = [root.node] if root.node else []
     seen = set(pending)
     while pending:
@@ -245,8 +261,8 @@ def history(root: Value) -> list[Node]:
     return sorted(seen, key=lambda node: node.tick, reverse=True)
 
 
-def between(nodes: list[Node], targets: Sequence[Value]) -> set[Node | Value]:
-    """Of `nodes`, newest first, those through which a gradient reaches a target; and the targets."""
+def leading_to(targets: Sequence[Value], nodes: list[Node]) -> set[Node | Value]:
+    """The targets, and those of `nodes`, newest first, through which a gradient reaches one."""
     useful: set[Node | Value] = {x.node or x for x in targets}
     for node in reversed(nodes):
         if any(x is not None and (x.node or x) in useful for x in node.inputs):
@@ -254,35 +270,37 @@ def between(nodes: list[Node], targets: Sequence[Value]) -> set[Node | Value]:
     return useful
 
 
-def chain_rule(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Value] | None = None,
-               create_graph: bool = False) -> dict[Node | Value, Any]:
-    """Walk through `nodes` from `root` back and return the gradients, keyed by leaf, or by node for a result:
-    those of all leaves, or those of `targets`. The vjps get arrays; with `create_graph` Tensors, so that what
-    they do is recorded."""
-    useful = None if targets is None else between(nodes, targets)       # None: everything is
-    kept = {x.node for x in targets or ()}
+def wanted(node: Node, useful: set[Node | Value] | None) -> set[int]:
+    """The numbers of the arguments that a gradient is to flow to."""
+    return {i for i, x in enumerate(node.inputs)
+            if x is not None and x._requires_grad and (useful is None or (x.node or x) in useful)}
+
+
+def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Value] | None = None,
+                  create_graph: bool = False) -> dict[Node | Value, Any]:
+    """Walk through `nodes` from `root` back and return the gradients: those of the leaves, or of `targets`, which
+    are keyed by node if they are results. The vjps get arrays; with `create_graph` Tensors, so that what they
+    do is recorded. A gradient is complete when its node is reached, and then let go, unless it was asked for."""
+    useful = None if targets is None else leading_to(targets, nodes)        # None: everything is
+    asked = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
     for node in nodes:
         if useful is not None and node not in useful:
             continue
-        g = gradients[node] if node in kept else gradients.pop(node)
+        g = gradients[node] if node in asked else gradients.pop(node)
         op, args, out, params = node.op, node.args, node.out, node.params
         if create_graph:
             args, out = [_as_used(x, a, op) for x, a in zip(node.inputs, args)], result(out, node)
-        shares = op.joint(g, out, *args, **params) if op.joint else None
+        shares: Any = op.joint(wanted(node, useful), g, out, *args, **params) if op.joint else None
         for i, x in enumerate(node.inputs):
             if x is None or not x._requires_grad:
                 continue
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            vjp = None if shares else op.vjps[i]
-            share: Any = vjp(g, out, *args, **params) if vjp else shares and shares[i]
-            if share is None:
-                raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative; if a constant is meant, "
-                                             "write .detach()")
+            share = shares[i] if shares else op.vjps[i] and op.vjps[i](g, out, *args, **params)
             array = node.args[i]
-            if share.shape != array.shape or share.dtype is not array.dtype:
+            if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
                 share = unbroadcast(share, array, op, i)
             gradients[key] = gradients[key] + share if key in gradients else share
     return gradients
@@ -294,12 +312,17 @@ def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
     Broadcasting uses an element of x in several places, so its gradient is the sum of theirs. This is the one
     place that knows: no vjp has to.
     """
+    if g is None:
+        raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative; if a constant is meant, write "
+                                     ".detach()")
+    if not hasattr(g, "shape"):
+        raise TypeError(f"{op.name}: the vjp of argument {i} returned a {type(g).__name__}, not an array or a Tensor")
     if g.shape != x.shape:
         padded = (1,) * (g.ndim - x.ndim) + x.shape
         if len(padded) != g.ndim or any(n not in (1, m) for n, m in zip(padded, g.shape)):
             raise ShapeError(f"{op.name}: the vjp of argument {i} returned shape {g.shape} for one of {x.shape}")
         g = g.sum(axis=tuple(k for k, n in enumerate(padded) if n == 1)).reshape(x.shape)
-    return g if g.dtype is x.dtype else g.astype(x.dtype)
+    return g if g.dtype is x.dtype or g.dtype == x.dtype else g.astype(x.dtype)
 
 
 def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
@@ -312,18 +335,19 @@ def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
     return x
 
 
-def _seed(root: Value, gradient: Any, asker: str) -> Any:
+def _seed(root: Value, gradient: Any, caller: str) -> Any:
     """dL/d root to start from: 1 if `root` is one number, else what the caller gives, in the same shape."""
     shape, dtype = root._data.shape, root._data.dtype
     if gradient is None:
         if root._data.size != 1:
-            raise ShapeError(f"{asker}: a value of shape {shape} has no single gradient. Reduce it to one number, by "
+            raise ShapeError(f"{caller}: a value of shape {shape} has no single gradient. Reduce it to one number, by "
                              ".sum() or .mean(), or give gradient=, dL/d value, in that shape")
         return np.ones(shape, dtype)[()]
-    if np.shape(operand(gradient)) != shape:
-        raise ShapeError(f"{asker}: gradient has shape {np.shape(operand(gradient))}, the value {shape}; they must "
-                         "agree")
-    return gradient if isinstance(gradient, Value) else np.array(gradient).astype(dtype, casting="same_kind")[()]
+    array = operand(gradient)
+    if np.shape(array) != shape:
+        raise ShapeError(f"{caller}: gradient has shape {np.shape(array)}, the value {shape}; they must agree")
+    tracked = isinstance(gradient, Value) and gradient._requires_grad
+    return gradient if tracked else np.array(array).astype(dtype, casting="same_kind")[()]
 
 
 def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> None:
@@ -332,15 +356,14 @@ def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> N
     if not root._requires_grad:
         raise GraphError("backward: no gradient can flow from here. Was a leaf made without requires_grad=True, or "
                          "the value computed under no_grad(), or from .detach() or .numpy()?")
-    nodes = history(root)
-    for leaf, g in chain_rule(root, operand(_seed(root, gradient, "backward")), nodes).items():
-        if leaf.grad is None:                           # type: ignore[union-attr]
-            leaf.grad = np.array(g)                     # type: ignore[union-attr]  # a copy, the leaf's alone
-        else:
-            leaf.grad += g                              # type: ignore[union-attr]
-    if not retain_graph:
-        for node in nodes:
-            node.inputs, node.args, node.out = [], [], None     # the op stays, for an error to name
+    nodes = topological_order(root)
+    found: dict[Any, Any] = backpropagate(root, operand(_seed(root, gradient, "backward")), nodes)
+    # Each leaf gets an array of its own: no alias of another's, nor of one that somebody holds from before.
+    sums = {leaf: np.array(g if leaf.grad is None else leaf.grad + g) for leaf, g in found.items()}
+    for leaf, total in sums.items():
+        leaf.grad = total
+    for node in () if retain_graph else nodes:
+        node.inputs, node.args, node.out = [], [], None         # the op stays, for an error to name
 
 
 def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False, allow_unused: bool = False) -> Any:
@@ -358,13 +381,15 @@ def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False,
     (12.0, 12.0)
     """
     targets = (xs,) if isinstance(xs, Value) else tuple(xs)
+    if not all(isinstance(x, Value) for x in (y, *targets)):
+        raise TypeError("grad: y must be a Tensor, and xs a Tensor or a sequence of Tensors")
     seed = _seed(y, gradient, "grad")
     if create_graph:
         with enable_grad():
             seed = seed if isinstance(seed, Value) else result(seed)
-            found = chain_rule(y, seed, history(y), targets, create_graph=True)
+            found = backpropagate(y, seed, topological_order(y), targets, create_graph=True)
     else:
-        found = chain_rule(y, operand(seed), history(y), targets)
+        found = backpropagate(y, operand(seed), topological_order(y), targets)
     gradients = [found.get(x.node or x) if x._requires_grad else None for x in targets]
     for i, (x, g) in enumerate(zip(targets, gradients)):
         if g is None and not allow_unused:

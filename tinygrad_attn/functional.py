@@ -1,6 +1,6 @@
 """Floor 5. Compositions: what networks are made of, built from the ops below and nothing new.
 
-None of these needs a derivative of its own: the chain rule has it. All take arrays or Tensors.
+None of these needs a derivative of its own: the chain rule has it. All take arrays or Tensors, and no lists.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from .attention import attention, causal_mask
 from .engine import operand
 from .errors import ShapeError
 from .ops import (
-    abs,
+    broadcast_to,
     dropout,
     erf,
     expand_dims,
     log_softmax,
-    logsumexp,
+    matmul,
     relu,
     sigmoid,
     softmax,
@@ -30,20 +30,18 @@ from .ops import (
     where,
 )
 
-__all__ = [
-    "abs", "cross_entropy", "dropout", "erf", "gelu", "layer_norm", "linear", "log_softmax", "logsumexp", "norm",
-    "relu", "scaled_dot_product_attention", "sigmoid", "softmax", "sqrt", "tanh",
-]
+__all__ = ["cross_entropy", "dropout", "gelu", "layer_norm", "linear", "log_softmax", "norm", "relu",
+           "scaled_dot_product_attention", "sigmoid", "softmax", "tanh"]
 
 
-def _wide(x: Any) -> Any:
+def _at_least_single(x: Any) -> Any:
     """x, but half precision as single: its squares overflow at 256."""
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), the layout of PyTorch's weights."""
-    out = x @ weight.mT
+    out = matmul(x, weight.mT)
     return out if bias is None else out + bias
 
 
@@ -55,11 +53,13 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     >>> gelu(np.array([-1.0, 0.0, 1.0])).round(4)
     array([-0.1587,  0.    ,  0.8413])
     """
-    if approximate == "tanh":
-        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-    if approximate != "none":
+    if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate={approximate!r}; it is "none" or "tanh"')
-    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+    wide = _at_least_single(x)
+    phi = (erf(wide / math.sqrt(2)) if approximate == "none" else
+           tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)))
+    out = 0.5 * wide * (1 + phi)
+    return out if wide is x else out.astype(x.dtype)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -74,7 +74,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
         if w is not None and np.shape(w) != x.shape[-1:]:
             raise ShapeError(f"layer_norm: {name} has shape {np.shape(w)}, x {x.shape}; it needs {x.shape[-1:]}. "
                              "(There is no normalized_shape, as in PyTorch: it is the last axis)")
-    wide = _wide(x)
+    wide = _at_least_single(x)
     out = (wide - wide.mean(axis=-1, keepdims=True)) / sqrt(var(wide, axis=-1, keepdims=True) + eps)
     out = out if wide is x else out.astype(x.dtype)
     out = out if weight is None else out * weight
@@ -87,7 +87,7 @@ def norm(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = 
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
     """
-    wide = _wide(x)
+    wide = _at_least_single(x)
     squares = sum(wide * wide, axis=axis, keepdims=keepdims)
     out = where(squares > 0, sqrt(where(squares > 0, squares, 1)), 0)
     return out if wide is x else out.astype(x.dtype)
@@ -135,10 +135,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
 
 def _for_each_query_head(x: Any, query: Any) -> Any:
     """(..., H_kv, S, D) -> (..., H, S, D), each head repeated for its group of query heads."""
-    H, H_kv = query.shape[-3], x.shape[-3]
-    if H % H_kv:
-        raise ShapeError(f"scaled_dot_product_attention: {H} query heads cannot share {H_kv} heads of key and value "
-                         "equally; H must be a multiple of H_kv")
-    shape = (*x.shape[:-2], H // H_kv, *x.shape[-2:])
-    x = expand_dims(x, axis=-3)
-    return (x * np.ones((H // H_kv, 1, 1), x.dtype)).reshape((*shape[:-4], H, *shape[-2:]))
+    if x.ndim < 3 or query.ndim < 3 or query.shape[-3] % x.shape[-3]:
+        raise ShapeError(f"scaled_dot_product_attention: query {query.shape} cannot share the heads of {x.shape}; they "
+                         "are (..., H, L, D) and (..., H_kv, S, D), with H a multiple of H_kv")
+    groups = broadcast_to(expand_dims(x, axis=-3),
+                          shape=(*x.shape[:-2], query.shape[-3] // x.shape[-3], *x.shape[-2:]))
+    return groups.reshape((*x.shape[:-3], query.shape[-3], *x.shape[-2:]))

@@ -1,4 +1,4 @@
-"""Floor 2. The calculus table: every primitive, with its derivatives on the lines below it.
+"""Floor 2. The calculus table: every primitive, with its derivatives below it, or below its twin.
 
 In each entry `x, y` are the inputs, `out` the output, and `g` is dL/d out. A vjp returns dL/dx. It need not
 undo broadcasting or restore a dtype: the walk does. `_keep` puts the axes of a reduction back, so that `g`
@@ -60,9 +60,9 @@ def power(x, y):
         raise
 
 def _power_dx(g, out, x, y):
-    if isinstance(y, (int, float)):         # a plain number, and not a Tensor to differentiate by again
+    if isinstance(y, (int, float)):         # a plain number, with respect to which nobody differentiates again
         return g * y * x ** (y - 1) if y else g * 0
-    undefined = (x == 0) & (y == 0)         # there xʸ⁻¹ is, but the slope is 0
+    undefined = (x == 0) & (y == 0)         # 0⁰ = 1 is flat in x, but xʸ⁻¹ is infinite
     return g * y * where(undefined, 1, x) ** where(undefined, 1, y - 1)
 power.defvjp(_power_dx,
              lambda g, out, x, y: g * out * log(where((x == 0) & (y >= 0), 1, x)))      # 0ʸ is flat in y
@@ -76,7 +76,7 @@ def matmul(x, y):
         rows, columns = np.shape(x)[-1:], np.shape(y)[-2:][:1]
         reason = ("an operand is 0-d; write * for a product with a number" if not (rows and columns) else
                   f"inner lengths {rows[0]} and {columns[0]} differ; they are summed over in pairs (see .mT)"
-                  if rows != columns else f"batch axes: {broadcast_fault([np.shape(x)[:-2], np.shape(y)[:-2]])}")
+                  if rows != columns else f"batch axes: {broadcast_fault([(*np.shape(a)[:-2], 1, 1) for a in (x, y)])}")
         raise ShapeError(f"matmul: {np.shape(x)} @ {np.shape(y)}: {reason}") from None
 
 def _matmul_dx(g, out, x, y):
@@ -194,10 +194,10 @@ def minimum(x, y):
     """
     return np.minimum(x, y)
 
-def _won_by_x(g, out, x, y):
+def _extremum_dx(g, out, x, y):
     return where(x == y, g / 2, where(x == out, g, 0))
-maximum.defvjp(_won_by_x, lambda g, out, x, y: _won_by_x(g, out, y, x))
-minimum.defvjp(_won_by_x, lambda g, out, x, y: _won_by_x(g, out, y, x))
+maximum.defvjp(_extremum_dx, lambda g, out, x, y: _extremum_dx(g, out, y, x))
+minimum.defvjp(_extremum_dx, lambda g, out, x, y: _extremum_dx(g, out, y, x))
 
 @primitive
 def tril(x, *, k=0):
@@ -232,7 +232,7 @@ mean.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
             broadcast_to(_keep(g, x, axis) * (1 / _count(x, out)), shape=x.shape))
 
 def _count(x, out) -> float:
-    """How many elements of x went into each of out. (Where there are none, any number does.)"""
+    """How many elements of x went into each of out; 1 for an empty x, where there is nothing to scale."""
     return x.size / out.size if x.size else 1.0
 
 @primitive
@@ -281,7 +281,7 @@ def softmax(x, *, axis=-1, where=None):
     >>> softmax([1.0, 5.0, 1.0], where=[True, False, True])
     array([0.5, 0. , 0.5])
     """
-    z = _wide(x) if where is None else _participants(where, _wide(x))
+    z = _wide(x) if where is None else _masked_out(where, _wide(x))
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
     total = e.sum(axis=axis, keepdims=True)                 # at least exp(0) = 1, or 0 where nothing takes part
     return _narrow(e / np.maximum(total, 1), x)
@@ -292,7 +292,7 @@ def _top(x, axis) -> np.ndarray:
     """The largest along `axis`, to be subtracted; finite also where all are −∞, or where there are none."""
     return x.max(axis=axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
-def _participants(where, x) -> np.ndarray:
+def _masked_out(where, x) -> np.ndarray:
     """x, and −∞ for what does not take part."""
     if np.asarray(where).dtype != bool:
         raise TypeError(f"where= must be boolean, True for what takes part; it is {np.asarray(where).dtype}")
@@ -368,18 +368,21 @@ broadcast_to.defvjp(lambda g, out, x, *, shape: g)         # the walk sums over 
 def _concatenate(*xs, axis):
     return np.concatenate(xs, axis)
 
-def _pieces(g, out, *xs, axis):
+def _pieces(wanted, g, out, *xs, axis):
     before = (slice(None),) * (axis % g.ndim)
     ends = np.cumsum([x.shape[axis] for x in xs]).tolist()
-    return [g[(*before, slice(end - x.shape[axis], end))] for x, end in zip(xs, ends)]
+    return {i: g[(*before, slice(ends[i] - xs[i].shape[axis], ends[i]))] for i in wanted}
 _concatenate.defvjp(joint=_pieces)
 
 def concatenate(arrays, axis=0):
-    """The arrays one after another along an axis they have; the gradient is cut into the same pieces.
+    """The arrays one after another along an axis they have, None for all of them, flat; the gradient is cut into
+    the same pieces.
 
     >>> concatenate([[1.0, 2.0], [3.0]])
     array([1., 2., 3.])
     """
+    if axis is None:
+        arrays, axis = [reshape(np.asarray(x) if np.isscalar(x) else x, shape=-1) for x in arrays], 0
     return _concatenate(*arrays, axis=axis)
 
 def stack(arrays, axis=0):
@@ -389,6 +392,9 @@ def stack(arrays, axis=0):
     array([[1., 3.],
            [2., 4.]])
     """
+    shapes = [np.shape(x) for x in arrays]
+    if len(set(shapes)) != 1:
+        raise ShapeError(f"stack: the arrays must have one shape, and be at least one; they have {shapes}")
     return concatenate([expand_dims(x, axis=axis) for x in arrays], axis)
 
 @primitive
@@ -421,23 +427,23 @@ def frozen_index(index) -> tuple:
 def _einsum(*xs, terms, output):
     return np.einsum(f"{','.join(terms)}->{output}", *xs)
 
-def _einsum_vjps(g, out, *xs, terms, output):
+def _einsum_vjps(wanted, g, out, *xs, terms, output):
     """dL/dxᵢ is the einsum of g and the other inputs, onto the letters of xᵢ. Two kinds of letter want one
     input more: for one that xᵢ alone has, ones, since all places it was summed over share the gradient; for
     one that xᵢ has twice, an identity, since only the diagonal was used."""
     def wrt(i):
         rest = [(output, g), *((t, x) for j, (t, x) in enumerate(zip(terms, xs)) if j != i)]
         target = ""
-        for letter, length in zip(terms[i], xs[i].shape):
+        for letter, length in zip(terms[i], np.shape(xs[i])):
             if letter in target:
                 twin = next(c for c in string.ascii_letters if c not in "".join([target, output, *terms]))
-                rest.append((letter + twin, np.eye(length)))
+                rest.append((letter + twin, np.eye(length, dtype=g.dtype)))
                 letter = twin
             elif not any(dict(zip(t, np.shape(x))).get(letter) == length for t, x in rest):
-                rest.append((letter, np.ones(length)))
+                rest.append((letter, np.ones(length, g.dtype)))
             target += letter
         return _einsum(*(x for _, x in rest), terms=[t for t, _ in rest], output=target)
-    return [wrt(i) for i in range(len(xs))]
+    return {i: wrt(i) for i in wanted}
 _einsum.defvjp(joint=_einsum_vjps)
 
 def einsum(subscripts, *operands):
@@ -473,4 +479,4 @@ def dropout(x, p, *, training=True, rng=None):
         return x
     if rng is None:
         raise ValueError("dropout: give rng=, a np.random.Generator or a seed; there is no global one")
-    return where(np.random.default_rng(rng).random(np.shape(x)) >= p, x / (1 - p), 0)
+    return where(np.random.default_rng(rng).random(np.shape(x)) >= p, x / (1 - float(p)), 0)

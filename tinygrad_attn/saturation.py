@@ -51,7 +51,7 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt"),
     >>> unscaled.jacobian_median < scaled.jacobian_median / 100
     True
     """
-    if not d_k or any(d < 1 or d != int(d) for d in d_k):
+    if len(d_k) == 0 or any(d < 1 or d != int(d) for d in d_k):
         raise ValueError(f"sweep: d_k={d_k!r}; give lengths of at least 1")
     if draws < 1 or n_keys < 2 or witnesses < 1:
         raise ValueError(f"sweep: draws={draws}, n_keys={n_keys}, witnesses={witnesses}; it takes at least a draw and "
@@ -74,13 +74,13 @@ def _rows(d_k: Sequence[int], scales: Sequence[str], n_keys: int, draws: int, se
         raw = np.empty((draws, n_keys))
         for draw in range(draws):
             raw[draw] = rng.standard_normal((n_keys, d)) @ rng.standard_normal(d)
+        sampled = rng.choice(draws, size=min(witnesses, draws), replace=False)
         for scale in scales:
             scores = raw * SCALES[scale](d)
             jacobians = softmax_jacobians(scores)
             norms = np.sqrt((jacobians ** 2).sum(axis=(1, 2)))
             second, first = np.sort(scores, axis=1)[:, -2:].T
             nearest = np.argsort(first - second)[:max(1, draws // 10)]
-            sampled = rng.choice(draws, size=min(witnesses, draws), replace=False)
             numeric = finite_difference_jacobians(scores[sampled])
             yield Row(d, scale, score_std=float(scores.std()),
                       largest_weight=float(softmax(scores).max(axis=-1).mean()),

@@ -6,6 +6,7 @@ end tell NumPy's own functions where to go when they are called with a Tensor.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from .errors import GraphError, ShapeError
 
 
 class Tensor(Value):
-    """An array that can be differentiated by.
+    """An array with respect to which results can be differentiated.
 
     The data is copied and from then on read-only, so that no recorded graph changes behind its own back. Floats
     keep their dtype; Python's are float64. `requires_grad=True` makes a leaf, of a floating dtype, whose `.grad`
@@ -34,7 +35,7 @@ class Tensor(Value):
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, name: str | None = None) -> None:
         if isinstance(data, Value) or (isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data)):
             raise TypeError("a Tensor made of Tensors would cut their graph: write stack([...]) to keep it, .astype() "
-                            "for another dtype, .detach() if a constant is meant")
+                            "for another dtype; if a new leaf is meant, Tensor(t.numpy(), ...)")
         self.grad, self.node, self.name = None, None, name
         self._data = _owned(operand(data), dtype)
         self.requires_grad = requires_grad
@@ -42,7 +43,7 @@ class Tensor(Value):
     @property
     def data(self) -> Any:
         """The array itself, read-only; a NumPy scalar if the shape is (). A leaf can be given a new one of the
-        same shape, which is copied, in the leaf's dtype."""
+        same shape, copied in the leaf's dtype: `w.data = w.data - lr * w.grad`, and not `-=`, which writes."""
         return self._data
 
     @data.setter
@@ -68,7 +69,7 @@ class Tensor(Value):
         self._requires_grad = bool(flag)
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
-        """Add d self / d leaf to `.grad`, a NumPy array, of every leaf that this tensor was made of.
+        """Add d self / d leaf to `.grad`, a NumPy array, of every leaf that this tensor was computed from.
 
         A single element needs no `gradient`; several need dL/d self, in their shape. The graph is freed, unless
         `retain_graph`: a second walk through it is a GraphFreedError.
@@ -135,7 +136,7 @@ class Tensor(Value):
     def __bool__(self): return bool(self._data)
     def __float__(self): return float(self._data)
     def __int__(self): return int(self._data)
-    def __index__(self): return self._data.__index__()
+    def __index__(self): return operator.index(self.item())
     def __format__(self, spec): return format(self.item(), spec) if spec else str(self)
     def __len__(self): return len(self.numpy())
     def __iter__(self): return (self[i] for i in range(len(self)))

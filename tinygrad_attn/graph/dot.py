@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -68,8 +69,12 @@ class Graph:
         if binary is None:
             raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install graphviz-pure brings "
                                "one (the extra [graph]), as does Graphviz itself. The DOT text, .source, needs none")
-        graphviz.backend.dot_command.DOT_BINARY = Path(binary)
-        picture = bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
+        dot_command = graphviz.backend.dot_command
+        before, dot_command.DOT_BINARY = dot_command.DOT_BINARY, Path(binary)
+        try:
+            picture = bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
+        finally:
+            dot_command.DOT_BINARY = before
         if not picture:
             raise RuntimeError(f"{binary} drew nothing")
         return picture
@@ -137,6 +142,8 @@ def find_dot() -> str | None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader finds the old one or the new one, and never a part."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

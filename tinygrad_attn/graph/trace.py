@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..engine import Node, Value, history
+from ..engine import Node, Value, topological_order
 from ..errors import GraphFreedError
 from ..tensor import Tensor
 
@@ -95,7 +95,7 @@ def trace(*tensors: Tensor) -> Trace:
 def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node, str]]:
     """All nodes, oldest first, and the names that users gave to their results."""
     try:
-        nodes = {node for t in tensors for node in history(t)}
+        nodes = {node for t in tensors for node in topological_order(t)}
     except GraphFreedError as error:
         raise GraphFreedError(f"{error}. To draw it, draw before backward()") from None
     results = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
