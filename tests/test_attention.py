@@ -74,9 +74,8 @@ def test_worked_example_b():
 
 def test_attention_is_composed_of_matmul_softmax_and_reshape_and_nothing_else():
     q, k, v = (Tensor(x, requires_grad=True) for x in inputs(2))
-    assert {node.op.name for node in ta.engine.topological_order(attention(q, k, v)[0])} == {"matmul", "softmax",
-        "swapaxes",
-        "multiply"}
+    assert {node.op.name for node in ta.engine.topological_order(attention(q, k, v)[0])} == {
+        "matmul", "softmax", "swapaxes", "multiply"}
     x = Tensor(RNG.normal(size=(2, 3, 4)), requires_grad=True)
     w = RNG.normal(size=(3, 2, 4, 2))
     out = multi_head_attention(x, *w, RNG.normal(size=(4, 4)), 2)
@@ -147,6 +146,28 @@ def test_float32_stays_float32_also_with_a_float64_mask():
     assert {x.dtype for x in (output, weights, q.grad, k.grad, v.grad)} == {np.dtype(np.float32)}
 
 
+def test_a_scale_in_float64_does_not_widen_float32():
+    q, k, v = (Tensor(x, requires_grad=True, dtype=np.float32) for x in inputs())
+    assert attention(q, k, v, scale=1 / np.sqrt(2.0))[0].dtype == np.float32
+    assert F.dropout(q, np.float64(0.5), rng=0).dtype == np.float32
+
+
+def test_the_scale_can_be_learned():
+    q, k, v = inputs()
+    ta.gradcheck(lambda scale: attention(Tensor(q), k, v, scale=scale), 0.7, order=2)
+
+
+def test_half_precision_is_scaled_before_it_overflows():
+    x = np.full((2, 64), 32, np.float16)
+    assert attention(x, x, x)[0].tolist() == x.tolist()
+
+
+def test_a_float_mask_means_the_same_to_integers():
+    q = np.array([[1, 0]])
+    _, weights = attention(q, np.array([[1, 0], [0, 1]]), np.eye(2), np.array([[-0.9, 0.0]]), scale=1)
+    np.testing.assert_allclose(weights, [[1 / (1 + np.exp(-0.1)), 1 / (1 + np.exp(0.1))]])
+
+
 def test_lists_are_taken_and_arrays_given_back():
     output, weights = attention([[1.0, 0.0]], [[1.0, 0.0]], [[7.0]])
     assert (type(output), output.tolist(), weights.tolist()) == (np.ndarray, [[7.0]], [[1.0]])
@@ -154,6 +175,7 @@ def test_lists_are_taken_and_arrays_given_back():
 
 @pytest.mark.parametrize(("change", "error", "text"), [
     (dict(q=np.ones((3, 3))), ta.ShapeError, r"query \(3, 3\), key \(2, 4, 2\).*widths 3 and 2 differ"),
+    (dict(k=np.ones((3, 4, 2)), v=np.ones((3, 4, 5))), ta.ShapeError, r"lengths 2 and 3 at axis -3"),
     (dict(v=np.ones((2, 5, 5))), ta.ShapeError, "4 keys and 5 values"),
     (dict(q=np.ones(2)), ta.ShapeError, r"the query must be.*x\[None, :\]"),
     (dict(q=np.ones((2, 3, 0)), k=np.ones((2, 4, 0))), ta.ShapeError, "with a width"),
@@ -264,7 +286,7 @@ def test_no_sample_of_a_batch_sees_another():
 
 @pytest.mark.parametrize(("change", "text"), [
     (dict(w_q=np.ones((6, 6))), r"w_q \(6, 6\).*reshape\(E, H, D\)\.swapaxes\(0, 1\)"),
-    (dict(num_heads=2), r"w_q \(3, 6, 2\) and 2 heads"), (dict(num_heads=0), "0 heads"),
+    (dict(num_heads=2), r"w_q \(3, 6, 2\), 2 heads"), (dict(num_heads=0), "0 heads"),
     (dict(w_k=np.ones((3, 5, 2))), r"w_k \(3, 5, 2\)"), (dict(w_v=[np.ones((6, 2))] * 2), r"w_v \(2, 6, 2\)"),
     (dict(x=np.ones(6)), r"x \(6,\)"), (dict(w_o=np.ones((5, 6))), "matmul.*inner lengths 6 and 5"),
 ])

@@ -339,3 +339,127 @@ def test_an_op_without_vjps_works_until_a_gradient_is_asked_of_it():
     for y in (total(leaf(1.5), leaf(2.0)), floor(leaf(1.5)), total(*[leaf(1.0)] * 20)):
         with pytest.raises(ta.NotDifferentiableError, match="argument 0 has no derivative"):
             y.backward()
+
+
+def test_modes_cannot_be_left_more_often_than_entered():
+    """A generator suspended inside no_grad() and closed in another thread leaves a mode that thread never entered."""
+    def inside():
+        with no_grad():
+            yield
+    suspended = inside()
+    next(suspended)
+    recorded = []
+
+    def close_elsewhere():
+        suspended.close()
+        recorded.append((leaf(1.0) * 2).requires_grad)
+    thread = threading.Thread(target=close_elsewhere)
+    thread.start()
+    thread.join()
+    no_grad().__exit__()                    # here it was entered, and not yet left
+    assert recorded == [True]
+    assert (leaf(1.0) * 2).requires_grad
+
+
+def test_a_mode_cannot_decorate_what_runs_after_the_call():
+    def generator():
+        yield
+
+    async def coroutine():
+        pass
+    for later in (generator, coroutine):
+        with pytest.raises(TypeError, match=rf"no_grad: the body of {later.__name__} runs after the call"):
+            no_grad()(later)
+
+
+def test_gradients_are_handed_out_all_or_none():
+    a, b = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    b.grad = np.ones(3)                     # of another shape: it cannot be added to
+    y = (a * b).sum()
+    with pytest.raises(ValueError, match="broadcast"):
+        y.backward()
+    assert a.grad is None
+    b.grad = np.ones(2)
+    b.grad.setflags(write=False)
+    held = b.grad
+    y.backward()                            # the graph is still there
+    np.testing.assert_array_equal(a.grad, [3.0, 4.0])
+    np.testing.assert_array_equal(b.grad, [2.0, 3.0])
+    np.testing.assert_array_equal(held, [1.0, 1.0])
+
+
+def test_an_op_may_return_its_argument_and_nobodys_array_is_frozen_or_shared():
+    @ta.primitive
+    def second(x, y):
+        return y
+    second.defvjp(lambda g, out, x, y: g * 0, lambda g, out, x, y: g)
+    a = np.array([1.0, 2.0])
+    for x in (leaf([0.0, 0.0]), Tensor([0.0, 0.0])):
+        out = second(x, a[:])
+        a[0] = 7.0
+        assert out.numpy().tolist() == [1.0, 2.0]
+        a[0] = 1.0
+
+    @ta.primitive
+    def listed(x):
+        return [1.0, 2.0]
+    with pytest.raises(ValueError, match="read-only"):
+        listed(leaf(1.0)).data[0] = 5.0
+
+
+@pytest.mark.parametrize(("make", "text"), [
+    (lambda: ta.primitive(np.sin), "write a function"), (lambda: ta.primitive(lambda x, y=2.0: x), "no defaults")])
+def test_a_primitive_is_made_of_a_function_without_defaults(make, text):
+    with pytest.raises(TypeError, match=text):
+        make()
+
+
+def test_an_op_of_any_number_of_inputs_is_told_which_gradients_are_wanted():
+    asked = []
+
+    @ta.primitive
+    def total(*xs):
+        return sum(xs)
+    with pytest.raises(TypeError, match=r"an op of \*args needs joint="):
+        total.defvjp(lambda g, out, *xs: g)
+
+    def joint(wanted, g, out, *xs):
+        asked.append(set(wanted))
+        return dict.fromkeys(wanted, g)
+    total.defvjp(joint=joint)
+    x, y = leaf(1.0), leaf(2.0)
+    total(x, 5.0, y, Tensor(1.0)).backward()
+    grad(total(x, y), y)
+    assert asked == [{0, 2}, {1}]
+
+
+def test_a_vjp_that_returns_no_array_is_named():
+    @ta.primitive
+    def lazy(x):
+        return x * 0
+    lazy.defvjp(lambda g, out, x: 0.0)
+    with pytest.raises(TypeError, match="lazy: the vjp of argument 0 returned a float"):
+        lazy(leaf(1.0)).backward()
+
+
+def test_an_error_of_ones_own_in_an_op_keeps_its_kind():
+    @ta.primitive
+    def picky(x, *, p):
+        raise ValueError("p must be positive")
+    with pytest.raises(ValueError, match=r"picky\(\(\), p=0\): p must be positive") as caught:
+        picky(leaf(1.0), p=0)
+    assert not isinstance(caught.value, ta.ShapeError)
+
+
+def test_grad_of_what_is_not_a_tensor_says_so():
+    x = leaf(1.0)
+    for y, xs in ((x * x, np.ones(2)), ([x * x], x), (x * x, [x, 1.0])):
+        with pytest.raises(TypeError, match="y must be a Tensor"):
+            grad(y, xs)
+
+
+def test_the_gradient_given_has_the_dtype_of_the_value():
+    x = leaf([1.0, 2.0], dtype=np.float32)
+    assert grad(x, x, Tensor([1.0, 1.0])).dtype == np.float32
+    with pytest.raises(TypeError, match="same_kind"):
+        (x * x).backward(np.array([1j, 1.0]))

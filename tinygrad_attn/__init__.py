@@ -1,6 +1,6 @@
 """Understand attention by building it: reverse-mode automatic differentiation from scratch, on NumPy.
 
-Read the source in this order: `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`.
+Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`.
 """
 
 from . import functional, graph, saturation

@@ -161,8 +161,8 @@ class Primitive:
         of argument numbers, and None for the others. A vjp is read twice, with arrays, and with Tensors when
         its result is to be differentiated again: it uses what both have, and primitives."""
         if not joint and (self.variadic or len(vjps) != self.arity):
-            raise TypeError(f"{self.name}.defvjp: " + ("an op of *args needs joint=" if self.variadic else f"{len(vjps)} "
-                            f"vjps for {self.arity} positional arguments: one for each, None if it has none"))
+            raise TypeError(f"{self.name}.defvjp: " + ("an op of *args needs joint=" if self.variadic else
+                            f"{len(vjps)} vjps for {self.arity} positional arguments; None for one that has none"))
         self.vjps, self.joint = vjps, joint
 
     def __call__(self, *args: Any, **params: Any) -> Any:
