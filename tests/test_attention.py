@@ -160,6 +160,9 @@ def test_the_scale_can_be_learned():
 def test_half_precision_is_scaled_before_it_overflows():
     x = np.full((2, 64), 32, np.float16)
     assert attention(x, x, x)[0].tolist() == x.tolist()
+    large = np.full((2, 64), 100, np.float16)               # scores of 80,000
+    output, weights = attention(large, large, large)
+    assert (output.dtype, weights.dtype, weights.tolist()) == (np.float16, np.float16, [[0.5, 0.5]] * 2)
 
 
 def test_a_float_mask_means_the_same_to_integers():
@@ -183,6 +186,7 @@ def test_lists_are_taken_and_arrays_given_back():
     (dict(mask=np.ones((3, 4), np.uint8)), TypeError, "uint8"),
     (dict(mask=np.ones((2, 4), bool)), ta.ShapeError, r"mask \(2, 4\).*padding_mask\(lengths, S\).*opposite"),
     (dict(mask=np.ones((2, 1, 1, 4), bool)), ta.ShapeError, r"\(2, 1, 1, 4\) does not broadcast"),
+    (dict(mask=True), ta.ShapeError, r"mask \(\) does not broadcast"),
     (dict(causal=True), ValueError, r'causal_mask\(3, 4, align="upper_left"\) or "lower_right"'),
     (dict(q="abc"), TypeError, "a str is not a number"),
 ])
@@ -318,3 +322,10 @@ def test_grouped_queries_share_keys_and_values():
                  (RNG.normal(size=(1, 4, 2, 2)), *one[1:]))
     with pytest.raises(ta.ShapeError, match=r"query \(2, 6, 3, 2\) cannot share the heads of \(2, 4, 4, 2\)"):
         F.scaled_dot_product_attention(q, np.ones((2, 4, 4, 2)), np.ones((2, 4, 4, 2)), enable_gqa=True)
+
+
+def test_lengths_may_be_zero():
+    one = np.ones((1, 2, 2))
+    assert multi_head_attention(np.zeros((0, 2)), one, one, one, np.ones((2, 2)), 1).shape == (0, 2)
+    output, weights = attention(np.ones((3, 2)), np.ones((0, 2)), np.ones((0, 4)))
+    assert (output.tolist(), weights.shape) == (np.zeros((3, 4)).tolist(), (3, 0))

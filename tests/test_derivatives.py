@@ -48,10 +48,20 @@ def test_hessian_is_the_matrix_of_second_derivatives():
 
 
 def test_what_does_not_depend_on_an_input_has_derivative_zero():
-    constant = lambda x: Tensor([1.0, 2.0])
-    np.testing.assert_array_equal(jacobian(constant, [1.0]).numpy(), np.zeros((2, 1)))
-    np.testing.assert_array_equal(jvp(constant, [1.0], [5.0])[1].numpy(), [0.0, 0.0])
-    np.testing.assert_array_equal(vjp(constant, [1.0], [1.0, 1.0])[1].numpy(), [0.0])
+    first = lambda x, y: x * 2
+    np.testing.assert_array_equal(jacobian(first, ([1.0], [1.0, 2.0]))[1].numpy(), np.zeros((1, 2)))
+    assert jvp(first, (1.0, 1.0), (0.0, 5.0))[1].item() == 0
+    assert vjp(first, (1.0, 1.0))[1][1].item() == 0
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: Tensor([1.0, 2.0]), lambda x: x.detach() * 2, lambda x: jacobian(lambda x: x ** 3, x),
+    lambda x: vjp(lambda x: x ** 3, x)[1], lambda x: ta.grad(x ** 3, x)])
+def test_a_function_that_cuts_the_graph_is_an_error_and_not_a_derivative_of_zero(fn):
+    for derivative in (jacobian, vjp, lambda fn, x: jvp(fn, x, 1.0)):
+        with pytest.raises(ta.GraphError, match=r"does not depend on its inputs.*create_graph=True"):
+            derivative(fn, 2.0)
+    assert jacobian(lambda x: ta.grad(x ** 3, x, create_graph=True), 2.0).item() == 12.0
 
 
 def test_inputs_are_fresh_leaves_even_if_one_tensor_is_given_twice_or_used_inside():

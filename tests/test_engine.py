@@ -101,6 +101,7 @@ def test_a_second_walk_is_a_clear_error_and_changes_nothing():
         (h + 1).backward()                  # new on top, freed below
     with pytest.raises(ta.GraphFreedError):
         grad(h + 1, x)
+    assert grad(h * h, h).item() == 8.0     # what was freed is not needed
     assert x.grad == 12.0
 
 
@@ -463,3 +464,21 @@ def test_the_gradient_given_has_the_dtype_of_the_value():
     assert grad(x, x, Tensor([1.0, 1.0])).dtype == np.float32
     with pytest.raises(TypeError, match="same_kind"):
         (x * x).backward(np.array([1j, 1.0]))
+
+
+def test_a_complex_gradient_is_an_error_and_not_zero():
+    x = leaf([1.0, 2.0])
+    with pytest.raises(TypeError, match="multiply: a gradient became complex"):
+        (x * 1j).sum().backward()
+
+
+def test_retain_graph_is_not_taken_for_a_gradient():
+    with pytest.raises(TypeError, match="retain_graph=True"):
+        (leaf(1.0) * 2).backward(True)
+
+
+def test_half_precision_is_summed_in_single():
+    b = leaf(np.zeros(3), dtype=np.float16)
+    (b + np.ones((5000, 3), np.float16)).sum().backward()
+    np.testing.assert_array_equal(b.grad, np.full(3, 5000))
+    np.testing.assert_array_equal(Tensor(np.ones((5000, 3), np.float16)).sum(axis=0).numpy(), np.full(3, 5000))

@@ -322,3 +322,27 @@ def test_errors_name_the_op_the_shapes_the_rule_and_the_remedy(call, error, text
         call(t)
     np.testing.assert_array_equal(t.numpy(), A)
     assert t.grad is None
+
+
+@pytest.mark.parametrize("flat", [lambda x: x.relu(), lambda x: x.clip(0.0), lambda x: ops.maximum(x, 0.0)])
+def test_a_flat_piece_sends_back_zero_whatever_comes(flat):
+    x = Tensor([-1.0, 4.0], requires_grad=True)
+    with np.errstate(divide="ignore"):      # √′(0) = ∞
+        flat(x).sqrt().sum().backward()
+    np.testing.assert_array_equal(x.grad, [0.0, 0.25])
+
+
+def test_variance_without_degrees_of_freedom_has_no_gradient_either():
+    for ddof in (3, 4):
+        x = Tensor([1.0, 2.0, 4.0], requires_grad=True)
+        with pytest.warns(RuntimeWarning), np.errstate(all="ignore"):
+            out = x.var(ddof=ddof)
+        out.backward()
+        assert np.isnan(x.grad).all()
+
+
+def test_einsum_of_many_operands_is_factored():
+    a, b, c, d = (RNG.normal(size=(60, 60)) for _ in range(4))
+    out = ta.einsum("ij,jk,kl,lm->im", *(Tensor(x, requires_grad=True) for x in (a, b, c, d)))   # 60⁵ unfactored
+    np.testing.assert_allclose(out.numpy(), a @ b @ c @ d, rtol=1e-9, atol=1e-9)
+    out.sum().backward()

@@ -17,8 +17,8 @@ import numpy as np
 
 from .engine import Value, operand
 from .errors import ShapeError, broadcast_fault
+from .ops import at_least_single, expand_dims, matmul, softmax, stack
 from .ops import dropout as _dropout
-from .ops import expand_dims, matmul, softmax, stack
 
 
 def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
@@ -44,7 +44,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     _check_shapes(query, key, value)
     (L, D), S = query.shape[-2:], key.shape[-2]
     scale = 1 / math.sqrt(D) if scale is None else scale if isinstance(scale, Value) else float(scale)
-    scores = (query * scale) @ key.mT                       # (..., L, S); scaled first, while numbers are small
+    scores = (at_least_single(query) * scale) @ at_least_single(key).mT     # (..., L, S); scaled while small
     scores, keep = _masked(scores, mask)
     if causal:
         if L != S:
@@ -52,6 +52,7 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
                              f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
         keep = causal_mask(L, S) if keep is None else keep & causal_mask(L, S)
     weights = softmax(scores, where=keep)
+    weights = weights.astype(np.float16) if query.dtype == key.dtype == np.float16 else weights
     return _dropout(weights, dropout, rng=rng) @ value, weights
 
 
@@ -80,14 +81,14 @@ def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
     if mask.dtype.kind not in "bf":
         raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = "
                         "may attend (mask == 1), or a float one, which is added to the scores")
-    if mask.ndim > scores.ndim or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores.shape[::-1])):
+    lengths = zip(mask.shape[::-1], scores.shape[::-1])
+    if not 0 < mask.ndim <= scores.ndim or any(m not in (1, n) for m, n in lengths):
         raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores (..., L, S), {scores.shape}. "
                          "If it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, "
                          "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
     if mask.dtype == bool:
         return scores, operand(mask)
-    with np.errstate(over="ignore"):        # −1e9 is −∞ in half precision, as intended
-        return scores + mask.astype(scores.dtype), None
+    return scores + mask.astype(scores.dtype), None
 
 
 def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:
@@ -140,7 +141,8 @@ def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_hea
     key, value = _project(source, context, "w_k", w_k, num_heads), _project(source, context, "w_v", w_v, num_heads)
     output, _ = attention(query, key, value, mask, causal=causal, scale=scale)      # (..., H, L, D)
     output = output.swapaxes(-3, -2)                                                # (..., L, H, D)
-    return matmul(output.reshape((*output.shape[:-2], -1)), w_o)                    # (..., L, H·D) -> (..., L, E)
+    merged = output.reshape((*output.shape[:-2], output.shape[-2] * output.shape[-1]))     # (..., L, H·D)
+    return matmul(merged, w_o)                                                      # (..., L, E)
 
 
 def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:

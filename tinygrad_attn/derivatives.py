@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .engine import enable_grad, grad, operand
-from .errors import ShapeError
+from .errors import GraphError, ShapeError
 from .tensor import Tensor
 
 
@@ -28,6 +28,9 @@ def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
     if not isinstance(y, Tensor):
         raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to be "
                         "differentiated it must return a Tensor, computed from its inputs by Tensor ops")
+    if not y.requires_grad:
+        raise GraphError("the output of the function does not depend on its inputs through recorded ops. Inside it, "
+                         ".numpy(), .detach(), and derivatives without create_graph=True cut the graph")
     return y
 
 
@@ -83,10 +86,13 @@ def jacobian(fn: Callable[..., Any], inputs: Any) -> Any:
             [-0.25,  0.25]])
     """
     xs = leaves(inputs)
-    y = value_of(fn, xs)
+    return _arranged(inputs, _jacobians(value_of(fn, xs), xs))
+
+
+def _jacobians(y: Tensor, xs: Sequence[Tensor]) -> list[Tensor]:
     rows = [grad(y, xs, seed.reshape(y.shape), allow_unused=True) for seed in np.eye(y.size, dtype=y.dtype)]
-    return _arranged(inputs, [Tensor(np.reshape([row[i].data for row in rows], y.shape + x.shape), dtype=x.dtype)
-                              for i, x in enumerate(xs)])
+    return [Tensor(np.reshape([row[i].data for row in rows], y.shape + x.shape), dtype=x.dtype)
+            for i, x in enumerate(xs)]
 
 
 @enable_grad()
@@ -98,8 +104,8 @@ def hessian(fn: Callable[..., Any], inputs: Any) -> Any:
             [ 0., 12.]])
     """
     xs = leaves(inputs)
-    if value_of(fn, xs).size != 1:
-        raise ShapeError(f"hessian: fn must return one number; it returned shape {value_of(fn, xs).shape}")
-    rows = [jacobian(lambda *xs, i=i: grad(value_of(fn, xs), xs, create_graph=True, allow_unused=True)[i], xs)
-            for i in range(len(xs))]
-    return _arranged(inputs, [_arranged(inputs, row) for row in rows])
+    y = value_of(fn, xs)
+    if y.size != 1:
+        raise ShapeError(f"hessian: fn must return one number; it returned shape {y.shape}")
+    slopes = grad(y, xs, np.ones(y.shape), create_graph=True, allow_unused=True)
+    return _arranged(inputs, [_arranged(inputs, _jacobians(slope, xs)) for slope in slopes])

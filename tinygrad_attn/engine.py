@@ -250,15 +250,16 @@ def topological_order(root: Value) -> list[Node]:
     pending = [root.node] if root.node else []
     seen = set(pending)
     while pending:
-        node = pending.pop()
-        if node.out is None:
-            raise GraphFreedError(f"{node.op.name}: an earlier backward() freed this part of the graph; "
-                                  "compute it again, or call that backward(retain_graph=True)")
-        for x in node.inputs:
+        for x in pending.pop().inputs:
             if x is not None and x.node and x.node not in seen:
                 seen.add(x.node)
                 pending.append(x.node)
     return sorted(seen, key=lambda node: node.tick, reverse=True)
+
+
+def freed(node: Node) -> GraphFreedError:
+    return GraphFreedError(f"{node.op.name}: an earlier backward() freed this part of the graph; compute it again, or "
+                           "call that backward(retain_graph=True)")
 
 
 def leading_to(targets: Sequence[Value], nodes: list[Node]) -> set[Node | Value]:
@@ -287,6 +288,10 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
     for node in nodes:
         if useful is not None and node not in useful:
             continue
+        if node.out is None:
+            if node in asked:               # freed, but nothing behind it is needed
+                continue
+            raise freed(node)
         g = gradients[node] if node in asked else gradients.pop(node)
         op, args, out, params = node.op, node.args, node.out, node.params
         if create_graph:
@@ -317,10 +322,13 @@ def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
                                      ".detach()")
     if not hasattr(g, "shape"):
         raise TypeError(f"{op.name}: the vjp of argument {i} returned a {type(g).__name__}, not an array or a Tensor")
+    if g.dtype.kind == "c" and x.dtype.kind != "c":
+        raise TypeError(f"{op.name}: a gradient became complex; complex numbers are not differentiated here")
     if g.shape != x.shape:
         padded = (1,) * (g.ndim - x.ndim) + x.shape
         if len(padded) != g.ndim or any(n not in (1, m) for n, m in zip(padded, g.shape)):
             raise ShapeError(f"{op.name}: the vjp of argument {i} returned shape {g.shape} for one of {x.shape}")
+        g = g.astype(np.float32) if g.dtype == np.float16 else g        # which would stop counting at 2048
         g = g.sum(axis=tuple(k for k, n in enumerate(padded) if n == 1)).reshape(x.shape)
     return g if g.dtype is x.dtype or g.dtype == x.dtype else g.astype(x.dtype)
 
@@ -343,6 +351,9 @@ def _seed(root: Value, gradient: Any, caller: str) -> Any:
             raise ShapeError(f"{caller}: a value of shape {shape} has no single gradient. Reduce it to one number, by "
                              ".sum() or .mean(), or give gradient=, dL/d value, in that shape")
         return np.ones(shape, dtype)[()]
+    if isinstance(gradient, bool):
+        raise TypeError(f"{caller}: gradient={gradient} is no gradient; if the graph is to be kept, write "
+                        "retain_graph=True")
     array = operand(gradient)
     if np.shape(array) != shape:
         raise ShapeError(f"{caller}: gradient has shape {np.shape(array)}, the value {shape}; they must agree")
@@ -380,19 +391,22 @@ def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False,
     >>> slope.item(), grad(slope, x).item()                 # 6x
     (12.0, 12.0)
     """
-    targets = (xs,) if isinstance(xs, Value) else tuple(xs)
+    targets, nodes = (xs,) if isinstance(xs, Value) else tuple(xs), topological_order(y) if isinstance(y, Value) else []
     if not all(isinstance(x, Value) for x in (y, *targets)):
         raise TypeError("grad: y must be a Tensor, and xs a Tensor or a sequence of Tensors")
     seed = _seed(y, gradient, "grad")
     if create_graph:
         with enable_grad():
             seed = seed if isinstance(seed, Value) else result(seed)
-            found = backpropagate(y, seed, topological_order(y), targets, create_graph=True)
+            found = backpropagate(y, seed, nodes, targets, create_graph=True)
     else:
-        found = backpropagate(y, operand(seed), topological_order(y), targets)
+        found = backpropagate(y, operand(seed), nodes, targets)
     gradients = [found.get(x.node or x) if x._requires_grad else None for x in targets]
     for i, (x, g) in enumerate(zip(targets, gradients)):
         if g is None and not allow_unused:
+            for node in nodes:
+                if node.out is None:        # x may be behind it
+                    raise freed(node)
             raise GraphError(f"grad: y does not depend on xs[{i}], of shape {x._data.shape}, through recorded ops; "
                              "allow_unused=True gives zeros")
         if not isinstance(g, Value):

@@ -10,38 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from . import ops
 from .attention import attention, causal_mask
 from .engine import operand
 from .errors import ShapeError
-from .ops import (
-    broadcast_to,
-    dropout,
-    erf,
-    expand_dims,
-    log_softmax,
-    matmul,
-    relu,
-    sigmoid,
-    softmax,
-    sqrt,
-    sum,
-    tanh,
-    var,
-    where,
-)
+from .ops import dropout, log_softmax, relu, sigmoid, softmax, tanh
 
 __all__ = ["cross_entropy", "dropout", "gelu", "layer_norm", "linear", "log_softmax", "norm", "relu",
            "scaled_dot_product_attention", "sigmoid", "softmax", "tanh"]
 
 
-def _at_least_single(x: Any) -> Any:
-    """x, but half precision as single: its squares overflow at 256."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
-
-
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), the layout of PyTorch's weights."""
-    out = matmul(x, weight.mT)
+    out = ops.matmul(x, weight.mT)
     return out if bias is None else out + bias
 
 
@@ -55,8 +36,8 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     """
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate={approximate!r}; it is "none" or "tanh"')
-    wide = _at_least_single(x)
-    phi = (erf(wide / math.sqrt(2)) if approximate == "none" else
+    wide = ops.at_least_single(x)
+    phi = (ops.erf(wide / math.sqrt(2)) if approximate == "none" else
            tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)))
     out = 0.5 * wide * (1 + phi)
     return out if wide is x else out.astype(x.dtype)
@@ -74,22 +55,22 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
         if w is not None and np.shape(w) != x.shape[-1:]:
             raise ShapeError(f"layer_norm: {name} has shape {np.shape(w)}, x {x.shape}; it needs {x.shape[-1:]}. "
                              "(There is no normalized_shape, as in PyTorch: it is the last axis)")
-    wide = _at_least_single(x)
-    out = (wide - wide.mean(axis=-1, keepdims=True)) / sqrt(var(wide, axis=-1, keepdims=True) + eps)
+    wide = ops.at_least_single(x)
+    out = (wide - wide.mean(axis=-1, keepdims=True)) / ops.sqrt(ops.var(wide, axis=-1, keepdims=True) + float(eps))
     out = out if wide is x else out.astype(x.dtype)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 
 
-def norm(x: Any, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> Any:
+def norm(x: Any, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
     """√Σ x², whose gradient at the zero vector, where it has a kink, is 0.
 
     >>> float(norm(np.array([3.0, 4.0])))
     5.0
     """
-    wide = _at_least_single(x)
-    squares = sum(wide * wide, axis=axis, keepdims=keepdims)
-    out = where(squares > 0, sqrt(where(squares > 0, squares, 1)), 0)
+    wide = ops.at_least_single(x)
+    squares = ops.sum(wide * wide, axis=axis, keepdims=keepdims)
+    out = ops.where(squares > 0, ops.sqrt(ops.where(squares > 0, squares, 1)), 0)
     return out if wide is x else out.astype(x.dtype)
 
 
@@ -111,7 +92,7 @@ def cross_entropy(logits: Any, targets: Any, *, ignore_index: int = -100) -> Any
     wrong = targets[rows][(targets[rows] < 0) | (targets[rows] >= C)]
     if wrong.size:
         raise ValueError(f"cross_entropy: target {wrong[0]} is not among the {C} classes 0 … {C - 1}")
-    log_p = log_softmax(logits).reshape((-1, C))
+    log_p = log_softmax(logits).reshape((targets.size, C))
     losses = -log_p[rows, targets[rows]]
     return losses.mean() if rows.size else losses.sum()
 
@@ -135,9 +116,9 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
 
 def _for_each_query_head(x: Any, query: Any) -> Any:
     """(..., H_kv, S, D) -> (..., H, S, D), each head repeated for its group of query heads."""
-    if x.ndim < 3 or query.ndim < 3 or query.shape[-3] % x.shape[-3]:
+    if x.ndim < 3 or query.ndim < 3 or not x.shape[-3] or query.shape[-3] % x.shape[-3]:
         raise ShapeError(f"scaled_dot_product_attention: query {query.shape} cannot share the heads of {x.shape}; they "
                          "are (..., H, L, D) and (..., H_kv, S, D), with H a multiple of H_kv")
-    groups = broadcast_to(expand_dims(x, axis=-3),
+    groups = ops.broadcast_to(ops.expand_dims(x, axis=-3),
                           shape=(*x.shape[:-2], query.shape[-3] // x.shape[-3], *x.shape[-2:]))
     return groups.reshape((*x.shape[:-3], query.shape[-3], *x.shape[-2:]))

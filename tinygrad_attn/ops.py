@@ -132,7 +132,7 @@ erf.defvjp(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * exp(-x * x))
 def relu(x):
     """max(x, 0), with relu′(0) = 0"""
     return np.maximum(x, 0)
-relu.defvjp(lambda g, out, x: g * (x > 0))
+relu.defvjp(lambda g, out, x: where(x > 0, g, 0))
 
 @primitive
 def abs(x):
@@ -144,7 +144,7 @@ abs.defvjp(lambda g, out, x: g * np.sign(x))
 def clip(x, *, min=None, max=None):
     """x, but no less than min and no more than max; the gradient passes inside and at the bounds"""
     return np.clip(x, min, max)
-clip.defvjp(lambda g, out, x, *, min=None, max=None: g * (x == out))
+clip.defvjp(lambda g, out, x, *, min=None, max=None: where(x == out, g, 0))
 
 @primitive
 def astype(x, *, dtype):
@@ -152,8 +152,12 @@ def astype(x, *, dtype):
     return np.asarray(x, dtype)
 astype.defvjp(lambda g, out, x, *, dtype: g)
 
+def at_least_single(x):
+    """x, but half precision as single: half stops counting at 2048 and overflows at 65504."""
+    return x.astype(np.float32) if getattr(x, "dtype", None) == np.float16 else x
+
 def _wide(x) -> np.ndarray:
-    """x in single precision at least: sums of half precision overflow at 65504, and integers have no −∞."""
+    """x as floats in single precision at least: integers have no −∞."""
     return np.asarray(x, np.result_type(np.asarray(x).dtype, np.float32))
 
 def _narrow(out, x):
@@ -220,7 +224,7 @@ def _keep(g, x, axis):
 @primitive
 def sum(x, *, axis=None, keepdims=False):
     """Σ x"""
-    return np.add.reduce(x, axis=axis, keepdims=keepdims)
+    return _narrow(np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims), x)
 sum.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
            broadcast_to(_keep(g, x, axis), shape=x.shape))
 
@@ -239,8 +243,11 @@ def _count(x, out) -> float:
 def var(x, *, axis=None, keepdims=False, ddof=0):
     """Σ (x − mean)² / (n − ddof)"""
     return _narrow(np.var(_wide(x), axis=axis, keepdims=keepdims, ddof=ddof), x)
-var.defvjp(lambda g, out, x, *, axis=None, keepdims=False, ddof=0:
-           _keep(g, x, axis) * (2 / (_count(x, out) - ddof or math.nan)) * (x - mean(x, axis=axis, keepdims=True)))
+
+def _var_dx(g, out, x, *, axis=None, keepdims=False, ddof=0):
+    n = _count(x, out) - ddof
+    return _keep(g, x, axis) * (2 / n if n > 0 else math.nan) * (x - mean(x, axis=axis, keepdims=True))
+var.defvjp(_var_dx)
 
 @primitive
 def max(x, *, axis=None, keepdims=False):
@@ -254,7 +261,7 @@ def min(x, *, axis=None, keepdims=False):
 
 def _shared(g, out, x, *, axis=None, keepdims=False):
     tied = x == _keep(out, x, axis)
-    return _keep(g, x, axis) * (tied / np.sum(tied, axis=axis, keepdims=True))
+    return where(tied, _keep(g, x, axis) * (1 / np.sum(tied, axis=axis, keepdims=True)), 0)
 max.defvjp(_shared)
 min.defvjp(_shared)
 
@@ -425,7 +432,7 @@ def frozen_index(index) -> tuple:
 # ---------------------------------------------------------------------------------------- einsum and dropout
 @primitive
 def _einsum(*xs, terms, output):
-    return np.einsum(f"{','.join(terms)}->{output}", *xs)
+    return np.einsum(f"{','.join(terms)}->{output}", *xs, optimize=len(xs) > 2)
 
 def _einsum_vjps(wanted, g, out, *xs, terms, output):
     """dL/dxᵢ is the einsum of g and the other inputs, onto the letters of xᵢ. Two kinds of letter want one

@@ -161,7 +161,7 @@ class Tensor(Value):
     def broadcast_to(self, shape): return ops.broadcast_to(self, shape=shape)
     def squeeze(self, axis=None): return ops.squeeze(self, axis=axis)
     def expand_dims(self, axis): return ops.expand_dims(self, axis=axis)
-    def reshape(self, *shape): return ops.reshape(self, shape=_one_or_many(shape))
+    def reshape(self, *shape): return ops.reshape(self, shape=_one_or_many(shape) if shape else ())
     def transpose(self, *axes): return ops.transpose(self, axes=_one_or_many(axes) if axes else None)
 
     def cumsum(self, axis=None):
@@ -197,12 +197,16 @@ class Tensor(Value):
         return self.__array_function__(ufunc, (), inputs, {})
 
     def __array_function__(self, function, types, args, params):
+        name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
         if function in _WITHOUT_DERIVATIVE:
             return function(*_plain(args), **{key: _plain(param) for key, param in params.items()})
         if function not in _FROM_NUMPY:
-            raise TypeError(f"np.{function.__name__} is not defined for Tensors: compose it of ops that are, make it "
-                            "one with @primitive, or write .numpy() to leave the graph")
-        return _FROM_NUMPY[function](*args, **params)
+            raise TypeError(f"{name} is not defined for Tensors: compose it of ops that are, make it one with "
+                            "@primitive, or write .numpy() to leave the graph")
+        try:
+            return _FROM_NUMPY[function](*args, **params)
+        except TypeError as error:
+            raise TypeError(f"{name} of a Tensor: {error}") from None
 
 
 def _owned(data: Any, dtype: Any = None) -> Any:
@@ -222,7 +226,7 @@ def _rebuild(cls: type[Tensor], data: np.ndarray, facts: dict[str, Any]) -> Tens
 
 def _one_or_many(items: tuple) -> Any:
     """`reshape(2, 3)` is `reshape((2, 3))`."""
-    return items if len(items) != 1 else tuple(items[0]) if isinstance(items[0], list) else items[0]
+    return tuple(items[0]) if isinstance(items[0], (tuple, list)) else None if items == (None,) else items
 
 
 def _plain(x: Any) -> Any:
@@ -236,11 +240,13 @@ Value.result_type = Tensor
 _FROM_NUMPY = {getattr(np, name): getattr(Tensor, name, None) or getattr(ops, name) for name in (
     "abs add broadcast_to concatenate cumsum divide einsum exp expand_dims log matmul max maximum mean min minimum "
     "multiply negative power sqrt squeeze stack subtract sum swapaxes tanh var where").split()}
-_FROM_NUMPY |= {np.square: lambda x: x * x, np.positive: lambda x: x, np.matrix_transpose: lambda x: x.mT,
-                np.reshape: lambda a, shape: a.reshape(shape), np.transpose: lambda a, axes=None: a.transpose(axes),
-                np.clip: lambda a, a_min=None, a_max=None, *, min=None, max=None: a.clip(
-                    a_min if min is None else min, a_max if max is None else max),
-                np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k)}
+_FROM_NUMPY |= {
+    np.amax: Tensor.max, np.amin: Tensor.min, np.square: lambda x: x * x, np.positive: lambda x: x,
+    np.matrix_transpose: lambda x: x.mT, np.reshape: lambda a, shape: a.reshape(shape),
+    np.transpose: lambda a, axes=None: a.transpose(axes),
+    np.clip: lambda a, a_min=None, a_max=None, *, min=None, max=None: a.clip(a_min if min is None else min,
+                                                                             a_max if max is None else max),
+    np.tril: lambda m, k=0: ops.tril(m, k=k), np.triu: lambda m, k=0: ops.triu(m, k=k)}
 _WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
     "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal "
     "isclose isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size "

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..engine import Node, Value, topological_order
+from ..engine import Node, Value, freed, topological_order
 from ..errors import GraphFreedError
 from ..tensor import Tensor
 
@@ -94,10 +94,10 @@ def trace(*tensors: Tensor) -> Trace:
 
 def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node, str]]:
     """All nodes, oldest first, and the names that users gave to their results."""
-    try:
-        nodes = {node for t in tensors for node in topological_order(t)}
-    except GraphFreedError as error:
-        raise GraphFreedError(f"{error}. To draw it, draw before backward()") from None
+    nodes = {node for t in tensors for node in topological_order(t)}
+    for node in nodes:
+        if node.out is None:
+            raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward()")
     results = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
     return (sorted(nodes, key=lambda node: node.tick),
             {x.node: x.name for x in results if x.node and x.name})
