@@ -169,3 +169,26 @@ def test_drawing_changes_nothing():
     graph.draw(y).render("svg")
     y.backward()
     assert x.grad == 4.0
+
+
+def test_a_program_that_fails_or_draws_nothing_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
+    for script, error in (("exit 3", subprocess.CalledProcessError), ("exit 0", RuntimeError)):
+        fake = tmp_path / "fake"
+        fake.write_text(f"#!/bin/sh\n{script}\n")
+        fake.chmod(0o755)
+        monkeypatch.setattr(graph.dot, "find_dot", lambda fake=fake: str(fake))
+        with pytest.raises(error):
+            graph.draw(example()).save(tmp_path / "x.svg")
+        assert os.listdir(tmp_path) == ["fake"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = graph.draw(example()).save(tmp_path / "x.dot")
+    before = target.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        graph.draw(leaf(1.0)).save(target)
+    assert (os.listdir(tmp_path), target.read_bytes()) == (["x.dot"], before)

@@ -312,6 +312,7 @@ def test_defvjp_counts():
     (lambda t: ta.einsum("ij", t, t), ta.ShapeError, "einsum: 'ij' with 2 operands"),
     (lambda t: ta.einsum("ij,jk->ik", t, t), ta.ShapeError, "einsum"),
     (lambda t: t.max(axis=0)[5], IndexError, "out of bounds"),
+    (lambda t: t ** np.ones((2, 4)), ta.ShapeError, r"power\(\(2, 3\), \(2, 4\)\): lengths 3 and 4 at axis -1"),
     (lambda t: Tensor([1, 2]) ** -1, TypeError, "power.*integer to a negative power"),
     (lambda t: ta.functional.dropout(t, 0.5), ValueError, "rng="),
     (lambda t: ta.functional.dropout(t, 1.0, rng=0), ValueError, "below 1"),

@@ -115,7 +115,7 @@ def result(data: Any, node: Node | None = None) -> Any:
     value = object.__new__(Value.result_type)
     value._data, value._requires_grad = data, node is not None
     value.grad, value.name, value.node = None, None, node
-    if node is not None:
+    if node:
         node.out = data
     return value
 
@@ -151,19 +151,19 @@ class Primitive:
         self.forward, self.name, code = forward, forward.__name__.strip("_"), forward.__code__
         self.arity, self.variadic = code.co_argcount, bool(code.co_flags & inspect.CO_VARARGS)
         self.keywords = code.co_varnames[self.arity:self.arity + code.co_kwonlyargcount]
-        self.vjps: Sequence[Any] = (None,) * self.arity
-        self.joint: Callable[..., Any] | None = _no_vjps if self.variadic else None
+        self.vjps: Sequence[Callable[..., Any]] = (no_derivative,) * self.arity
+        self.joint: Callable[..., Any] | None = _none_has_any if self.variadic else None
 
     def defvjp(self, *vjps: Callable[..., Any] | None, joint: Callable[..., Any] | None = None) -> None:
         """Register a vjp for each positional argument: `vjp(g, out, *args, **params)` is dL/d arg, given g =
         dL/d out. None marks an argument that has no derivative. For an op of any number of inputs, or one whose
-        gradients share work, `joint(wanted, g, out, *args, **params)` returns all that are in `wanted`, a set
-        of argument numbers, and None for the others. A vjp is read twice, with arrays, and with Tensors when
-        its result is to be differentiated again: it uses what both have, and primitives."""
+        gradients share work, `joint(wanted, g, out, *args, **params)` returns those in `wanted`, a set of
+        argument numbers, by number. A vjp is read twice, with arrays, and with Tensors when its result is to be
+        differentiated again: it uses what both have, and primitives."""
         if not joint and (self.variadic or len(vjps) != self.arity):
             raise TypeError(f"{self.name}.defvjp: " + ("an op of *args needs joint=" if self.variadic else
                             f"{len(vjps)} vjps for {self.arity} positional arguments; None for one that has none"))
-        self.vjps, self.joint = vjps, joint
+        self.vjps, self.joint = [vjp or no_derivative for vjp in vjps], joint
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         arrays: list[Any] = []
@@ -190,9 +190,7 @@ class Primitive:
             raise self._explain(error, arrays, params) from error
         if not any_value:
             return out
-        if not (any_tracked and _modes.get()[-1]):
-            return result(out)
-        return result(out, Node(self, inputs, arrays, params))
+        return result(out, Node(self, inputs, arrays, params) if any_tracked and _modes.get()[-1] else None)
 
     def _explain(self, error: Exception, arrays: list[Any], params: dict[str, Any]) -> Exception:
         """The same failure, in terms of this op."""
@@ -211,7 +209,11 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-def _no_vjps(wanted: set[int], *args: Any, **params: Any) -> dict[int, None]:
+def no_derivative(*args: Any, **params: Any) -> None:
+    """The vjp of an argument that has none."""
+
+
+def _none_has_any(wanted: set[int], *args: Any, **params: Any) -> dict[int, None]:
     return dict.fromkeys(wanted)
 
 
@@ -271,12 +273,6 @@ def leading_to(targets: Sequence[Value], nodes: list[Node]) -> set[Node | Value]
     return useful
 
 
-def wanted(node: Node, useful: set[Node | Value] | None) -> set[int]:
-    """The numbers of the arguments that a gradient is to flow to."""
-    return {i for i, x in enumerate(node.inputs)
-            if x is not None and x._requires_grad and (useful is None or (x.node or x) in useful)}
-
-
 def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[Value] | None = None,
                   create_graph: bool = False) -> dict[Node | Value, Any]:
     """Walk through `nodes` from `root` back and return the gradients: those of the leaves, or of `targets`, which
@@ -289,21 +285,24 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
         if useful is not None and node not in useful:
             continue
         if node.out is None:
-            if node in asked:               # freed, but nothing behind it is needed
-                continue
-            raise freed(node)
+            if node not in asked:
+                raise freed(node)
+            continue                        # it was asked for itself, and nothing behind it
         g = gradients[node] if node in asked else gradients.pop(node)
         op, args, out, params = node.op, node.args, node.out, node.params
         if create_graph:
             args, out = [_as_used(x, a, op) for x, a in zip(node.inputs, args)], result(out, node)
-        shares: Any = op.joint(wanted(node, useful), g, out, *args, **params) if op.joint else None
+        if op.joint:
+            wanted = {i for i, x in enumerate(node.inputs)
+                      if x is not None and x._requires_grad and (useful is None or (x.node or x) in useful)}
+            shares = op.joint(wanted, g, out, *args, **params)
         for i, x in enumerate(node.inputs):
             if x is None or not x._requires_grad:
                 continue
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            share = shares[i] if shares else op.vjps[i] and op.vjps[i](g, out, *args, **params)
+            share = shares[i] if op.joint else op.vjps[i](g, out, *args, **params)
             array = node.args[i]
             if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
                 share = unbroadcast(share, array, op, i)
@@ -352,8 +351,7 @@ def _seed(root: Value, gradient: Any, caller: str) -> Any:
                              ".sum() or .mean(), or give gradient=, dL/d value, in that shape")
         return np.ones(shape, dtype)[()]
     if isinstance(gradient, bool):
-        raise TypeError(f"{caller}: gradient={gradient} is no gradient; if the graph is to be kept, write "
-                        "retain_graph=True")
+        raise TypeError(f"{caller}: {gradient} is no gradient; to keep the graph, write retain_graph=True")
     array = operand(gradient)
     if np.shape(array) != shape:
         raise ShapeError(f"{caller}: gradient has shape {np.shape(array)}, the value {shape}; they must agree")
@@ -391,10 +389,10 @@ def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False,
     >>> slope.item(), grad(slope, x).item()                 # 6x
     (12.0, 12.0)
     """
-    targets, nodes = (xs,) if isinstance(xs, Value) else tuple(xs), topological_order(y) if isinstance(y, Value) else []
+    targets = (xs,) if isinstance(xs, Value) else tuple(xs)
     if not all(isinstance(x, Value) for x in (y, *targets)):
         raise TypeError("grad: y must be a Tensor, and xs a Tensor or a sequence of Tensors")
-    seed = _seed(y, gradient, "grad")
+    seed, nodes = _seed(y, gradient, "grad"), topological_order(y)
     if create_graph:
         with enable_grad():
             seed = seed if isinstance(seed, Value) else result(seed)
@@ -404,9 +402,8 @@ def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False,
     gradients = [found.get(x.node or x) if x._requires_grad else None for x in targets]
     for i, (x, g) in enumerate(zip(targets, gradients)):
         if g is None and not allow_unused:
-            for node in nodes:
-                if node.out is None:        # x may be behind it
-                    raise freed(node)
+            for node in (node for node in nodes if node.out is None):
+                raise freed(node)           # x may be behind it
             raise GraphError(f"grad: y does not depend on xs[{i}], of shape {x._data.shape}, through recorded ops; "
                              "allow_unused=True gives zeros")
         if not isinstance(g, Value):

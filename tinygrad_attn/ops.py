@@ -167,10 +167,9 @@ def _narrow(out, x):
 # ------------------------------------------------------------------------------------------------- selection
 @primitive
 def where(condition, x, y):
-    """x where the condition holds, else y; the gradient goes to the one chosen, and 0 to the other.
-
-    A NaN or infinity in the branch not taken does no harm here, but may do some further back: 1/x at x = 0
-    sends back 0 · ∞ = NaN. Make its input safe: `where(x > 0, 1 / where(x > 0, x, 1), 0)`.
+    """x where the condition holds, else y; the gradient goes to the one chosen, and 0 to the other. A NaN in the
+    branch not taken does no harm here, but may further back: 1/x at x = 0 sends back 0 · ∞ = NaN. Make the input
+    safe: `where(x > 0, 1 / where(x > 0, x, 1), 0)`.
 
     >>> where([True, False], [1.0, 2.0], 0.0)
     array([1., 0.])

@@ -137,7 +137,7 @@ class Tensor(Value):
     def __float__(self): return float(self._data)
     def __int__(self): return int(self._data)
     def __index__(self): return operator.index(self.item())
-    def __format__(self, spec): return format(self.item(), spec) if spec else str(self)
+    def __format__(self, spec): return format(self.item(), spec) if spec else repr(self)
     def __len__(self): return len(self.numpy())
     def __iter__(self): return (self[i] for i in range(len(self)))
 
