@@ -96,12 +96,11 @@ def test_a_number_that_is_off_is_named_and_the_exit_code_says_so(monkeypatch, ro
     assert out.count("  OFF\n") == 1
 
 
-@pytest.mark.parametrize("column", ["score_std", "largest_weight", "jacobian_median", "jacobian_mean", "near_tie_share",
-                                    "witness"])
-@pytest.mark.parametrize("scale", ["none", "sqrt"])
+@pytest.mark.parametrize(("column", "scale"), [
+    *((column, scale) for column in ("score_std", "largest_weight", "jacobian_median", "witness")
+      for scale in ("none", "sqrt")),
+    ("jacobian_mean", "none"), ("near_tie_share", "none")])     # of the scaled scores these two are not printed
 def test_every_column_of_the_table_is_under_a_claim(monkeypatch, rows, tmp_path, column, scale):
-    if (column, scale) in (("jacobian_mean", "sqrt"), ("near_tie_share", "sqrt")):
-        pytest.skip("measured, but not printed")
     wrong = [replace(row, **{column: 1.23 + getattr(row, column)}) if row.scale == scale else row for row in rows]
     at_once(monkeypatch, wrong)
     assert cli.main(["--out", str(tmp_path), "--json"]) == 1
