@@ -56,7 +56,7 @@ def test_imports_point_downwards_and_stand_at_the_top(name):
 
 def test_the_core_stays_within_its_lines():
     """Blank lines are free, so that nobody saves by crowding the page."""
-    assert sum(1 for name in CORE for line in SOURCES[name].read_text().splitlines() if line.strip()) <= 1200
+    assert sum(1 for name in CORE for line in SOURCES[name].read_text().splitlines() if line.strip()) <= 1250
 
 
 def test_importing_loads_numpy_alone():

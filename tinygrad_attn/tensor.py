@@ -171,6 +171,11 @@ class Tensor(Value):
         """In another dtype; in one without fractions, which has no derivative, a constant."""
         return ops.astype(self if np.dtype(dtype).kind == "f" else self.detach(), dtype=dtype)
 
+    def __getattr__(self, name):
+        """Only for what is not there. Names are NumPy's; somebody may look for PyTorch's."""
+        hint = f": write {_PYTORCH_NAMES[name]}" if name in _PYTORCH_NAMES else ""
+        raise AttributeError(f"a Tensor has no {name!r}{hint}", name=name, obj=self)
+
     def __repr__(self) -> str:
         text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
         facts = [f"dtype={self.dtype}"] if self.dtype not in (np.float64, np.int64, np.bool) else []
@@ -251,3 +256,7 @@ _WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
     "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal "
     "isclose isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size "
     "zeros_like").split()}
+_PYTORCH_NAMES = {
+    "view": ".reshape", "flatten": ".reshape(-1)", "permute": ".transpose", "unsqueeze": ".expand_dims", "dim": ".ndim",
+    "numel": ".size", "t": ".T", "clone": ".detach(), since data cannot change", "tolist": ".numpy().tolist()",
+    "dot": "@", "std": ".var(...).sqrt()", "requires_grad_": ".requires_grad = True", "grad_fn": ".node"}
