@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad_attn import cli, graph, saturation
+from tinygrad_attn import cli, graph, ops, saturation
 
 COMMAND = [sys.executable, "-m", "tinygrad_attn"]
 
@@ -106,6 +106,29 @@ def test_every_column_of_the_table_is_under_a_claim(monkeypatch, rows, tmp_path,
     assert cli.main(["--out", str(tmp_path), "--json"]) == 1
 
 
+@pytest.mark.parametrize("column", ["score_std", "largest_weight", "jacobian_median", "witness"])
+@pytest.mark.parametrize("k", range(14))
+def test_no_cell_of_the_table_can_be_nan(rows, column, k):
+    wrong = [replace(row, **{column: np.nan}) if i == k else row for i, row in enumerate(rows)]
+    assert all(claim["ok"] for claim in cli.saturation_claims(rows))
+    assert not all(claim["ok"] for claim in cli.saturation_claims(wrong))
+
+
+def test_a_wrong_rule_is_told_in_the_report_and_the_json_stays_json(monkeypatch, rows, tmp_path, capsys):
+    (right,) = ops.softmax.vjps
+    monkeypatch.setattr(ops.softmax, "vjps", [lambda *args, **params: right(*args, **params) * 0.9])
+    at_once(monkeypatch, [replace(rows[0], score_std=np.nan), *rows[1:]])
+    assert cli.main(["--out", str(tmp_path)]) == 1
+    assert "gradcheck: input 0 at" in capsys.readouterr().out
+    assert cli.main(["--out", str(tmp_path), "--json"]) == 1
+
+    def refuse(constant):
+        raise AssertionError(constant)
+    report = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert report["gradcheck"][0]["max_error"] == "Infinity"
+    assert "attention" in report["off"]
+
+
 def test_a_softmax_with_a_wrong_gradient_has_a_witness_against_it(monkeypatch):
     right = saturation.softmax_jacobians
     monkeypatch.setattr(saturation, "softmax_jacobians", lambda scores: right(scores) * 0.999)
@@ -147,7 +170,8 @@ def test_the_output_pipes(tmp_path):
 
 
 def test_interrupting_leaves_no_mess(tmp_path):
-    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     deadline = time.monotonic() + 30
     while not (tmp_path / "out").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -62,6 +62,9 @@ def test_a_function_that_cuts_the_graph_is_an_error_and_not_a_derivative_of_zero
         with pytest.raises(ta.GraphError, match=r"does not depend on its inputs.*create_graph=True"):
             derivative(fn, 2.0)
     assert jacobian(lambda x: ta.grad(x ** 3, x, create_graph=True), 2.0).item() == 12.0
+    captured = Tensor(3.0, requires_grad=True)
+    with pytest.raises(ta.GraphError):
+        jacobian(lambda x: captured * captured, captured)       # the argument is not used
 
 
 def test_inputs_are_fresh_leaves_even_if_one_tensor_is_given_twice_or_used_inside():

@@ -162,3 +162,15 @@ def test_integer_and_boolean_inputs_are_constants_and_several_outputs_are_all_ch
 def test_third_order():
     gradcheck(lambda x: x ** 4, [0.5, -1.5], order=3)
     gradcheck(ta.softmax, [0.5, -1.5, 0.1], order=3)
+
+
+@pytest.mark.parametrize("options", [dict(atol=np.nan), dict(rtol=np.nan), dict(eps=0.0), dict(eps=-1e-6),
+                                     dict(order=1.5), dict(rtol=np.inf), dict(atol=-1.0)])
+def test_tolerances_and_steps_that_pass_anything_are_refused(options):
+    with pytest.raises(ValueError, match="gradcheck: "):
+        gradcheck(ops.exp, 1.0, **options)
+
+
+def test_the_grad_mode_around_a_check_does_not_matter():
+    with ta.no_grad():
+        assert gradcheck(ops.exp, [0.5, 1.0], order=2)

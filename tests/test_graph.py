@@ -68,7 +68,7 @@ def test_a_tensor_without_a_graph_is_one_vertex():
 
 def test_names_are_text_and_never_dot_syntax():
     names = ["x:0", "layer:1:w", "<relu>", "trailing\\", 'quo"te', "{a|b}", "line\nbreak", "ação α", "\\N", "node",
-        "<b>x</b>"]
+        "<b>x</b>", "a&lt;b", "&#65;"]
     y = leaf(0.0)
     for name in names:
         y = y + leaf(0.0, name)
@@ -78,7 +78,7 @@ def test_names_are_text_and_never_dot_syntax():
     svg = graph.draw(y).render("svg").decode()
     for text in ("x:0", "layer:1:w", "&lt;relu&gt;", "trailing\\", "quo&quot;te", "{a|b}", ">line<", ">break<",
         "ação α", "\\N",
-                 "&lt;b&gt;x&lt;/b&gt;"):
+                 "&lt;b&gt;x&lt;/b&gt;", "a&amp;lt;b", "&amp;#65;"):
         assert text in svg.replace("&#45;", "-"), text
     assert svg.count('class="node"') == 2 * len(names) + 1
 
@@ -107,7 +107,7 @@ def test_a_freed_graph_says_when_to_draw():
 
 
 def test_only_tensors_have_graphs():
-    with pytest.raises(TypeError, match="a ndarray has no graph"):
+    with pytest.raises(TypeError, match="ndarray has no graph"):
         graph.draw(np.ones(2))
 
 
@@ -192,3 +192,29 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         graph.draw(leaf(1.0)).save(target)
     assert (os.listdir(tmp_path), target.read_bytes()) == (["x.dot"], before)
+
+
+def test_names_that_are_no_text_and_parameters_of_numpy_are_shown_plainly():
+    y = leaf([1.0, 2.0], 5).clip(np.float64(0.5)).astype(np.float32)
+    y.name = "a\x01b"
+    picture = graph.draw(y)
+    assert [v.name for v in picture.trace.vertices] == ["5", None, "a\x01b"]
+    assert [v.params for v in picture.trace.vertices[1:]] == [(("min", "0.5"),), (("dtype", "float32"),)]
+    assert ">a\ufffdb = astype<" in picture.render("svg").decode()
+
+
+def test_the_outline_of_a_deep_graph_grows_with_it_and_no_faster():
+    def length(n):
+        y = leaf(1.0)
+        for _ in range(n):
+            y = -y
+        return len(str(graph.draw(y)))
+    assert length(4000) < 2.1 * length(2000)
+
+
+def test_saving_through_a_link_keeps_the_link(tmp_path):
+    (tmp_path / "real.dot").write_text("old")
+    (tmp_path / "link.dot").symlink_to("real.dot")
+    graph.draw(leaf(1.0)).save(tmp_path / "link.dot")
+    assert (tmp_path / "link.dot").is_symlink()
+    assert (tmp_path / "real.dot").read_text().startswith("digraph")

@@ -302,13 +302,13 @@ def test_defvjp_counts():
     (lambda t: t.softmax(where=np.ones((2, 3), int)), TypeError, "where= must be boolean"),
     (lambda t: t.softmax(where=np.ones((4, 2, 3), bool)), ta.ShapeError, "does not broadcast to x"),
     (lambda t: t.clip(min=t), TypeError, r"clip.*no gradient flows through min=.*detach"),
-    (lambda t: t + "a", TypeError, "a str is not a number"),
+    (lambda t: t + "a", TypeError, "str is not a number"),
     (lambda t: t * np.array(["a"]), TypeError, "is not a number"),
     (lambda t: ta.concatenate([t, np.ones((3, 2))]), ta.ShapeError, r"concatenate\(\(2, 3\), \(3, 2\), axis=0\)"),
     (lambda t: ta.stack([t, t[0]]), ta.ShapeError, r"stack: .*\(2, 3\), \(3,\)"),
-    (lambda t: ta.stack([]), ta.ShapeError, "at least one"),
+    (lambda t: ta.stack([]), ta.ShapeError, "one or more arrays"),
     (lambda t: np.ones((5, 4, 2)) @ t[None].broadcast_to((3, 2, 3)), ta.ShapeError, "lengths 3 and 5 at axis -3"),
-    (lambda t: t + None, TypeError, r"add\(\(2, 3\)\): a NoneType is not a number"),
+    (lambda t: t + None, TypeError, r"add\(\(2, 3\)\): NoneType is not a number"),
     (lambda t: ta.einsum("ij", t, t), ta.ShapeError, "einsum: 'ij' with 2 operands"),
     (lambda t: ta.einsum("ij,jk->ik", t, t), ta.ShapeError, "einsum"),
     (lambda t: t.max(axis=0)[5], IndexError, "out of bounds"),
@@ -347,3 +347,18 @@ def test_einsum_of_many_operands_is_factored():
     out = ta.einsum("ij,jk,kl,lm->im", *(Tensor(x, requires_grad=True) for x in (a, b, c, d)))   # 60⁵ unfactored
     np.testing.assert_allclose(out.numpy(), a @ b @ c @ d, rtol=1e-9, atol=1e-9)
     out.sum().backward()
+
+
+def test_half_precision_does_not_stop_counting_at_2048():
+    x = Tensor(np.ones(3, np.float16), requires_grad=True)
+    x[np.zeros(5000, int)].sum().backward()
+    np.testing.assert_array_equal(x.grad, [5000, 0, 0])
+    assert ops.cumsum(np.ones(5000, np.float16), axis=0)[-1] == 5000
+
+
+def test_the_exponents_gradient_at_zero_is_that_of_the_limit():
+    for y, slope in ((2.0, 0.0), (0.0, 0.0), (-1.0, -np.inf)):
+        e = Tensor(y, requires_grad=True)
+        with np.errstate(divide="ignore"):
+            (0.0 ** e).backward() if y >= 0 else (np.zeros(()) ** e).backward()
+        assert e.grad == slope

@@ -61,6 +61,17 @@ def test_only_floats_can_need_a_gradient(data):
     assert not t.requires_grad
 
 
+def test_a_masked_array_does_not_cut_the_graph_either():
+    with pytest.raises(TypeError, match="cut its graph"):
+        np.ma.array([1.0, 2.0]) * leaf([3.0, 4.0])
+
+
+@pytest.mark.parametrize("options", [dict(data=2 ** 70), dict(data=[1.0], dtype=object), dict(data=[1.0], dtype=str)])
+def test_a_tensor_holds_numbers(options):
+    with pytest.raises(TypeError, match="holds numbers"):
+        Tensor(**options)
+
+
 @pytest.mark.parametrize("data", ["abc", None, object(), np.array(["a"]), np.array([None]), [[1.0], [1.0, 2.0]]])
 def test_what_is_not_numbers_is_refused(data):
     with pytest.raises((TypeError, ValueError)):
@@ -184,6 +195,8 @@ def test_reshape_and_transpose_take_shapes_both_ways():
     assert t.transpose(0).shape == t.reshape(6).shape == (6,)
     assert t[0].reshape().shape == t[0].reshape(()).shape == ()
     t.transpose(0).sum().backward()
+    assert cube.transpose(np.argsort([2, 0, 1])).shape == (2, 3, 1)
+    assert np.reshape(t, np.array([3, 2])).shape == (3, 2)
 
 
 def test_a_list_of_axes_or_indices_changed_later_does_no_harm():

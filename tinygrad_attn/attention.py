@@ -62,7 +62,7 @@ def _arrays(*inputs: Any) -> list[Any]:
 
 
 def _check_shapes(query: Any, key: Any, value: Any) -> None:
-    fault = next((f"the {name} must be (..., length, width), with a width; one vector is x[None, :]" for name, x in
+    fault = next((f"the {name} must be (..., length, width), width at least 1; one vector is x[None, :]" for name, x in
                   (("query", query), ("key", key), ("value", value)) if x.ndim < 2 or not x.shape[-1]), None)
     if not fault and query.shape[-1] != key.shape[-1]:
         fault = f"widths {query.shape[-1]} and {key.shape[-1]} differ, but queries are compared with keys; project them"
@@ -88,7 +88,8 @@ def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
                          "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
     if mask.dtype == bool:
         return scores, operand(mask)
-    return scores + mask.astype(scores.dtype), None
+    with np.errstate(over="ignore"):        # too large a negative number for a short dtype is −∞, as intended
+        return scores + mask.astype(scores.dtype), None
 
 
 def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:
@@ -150,6 +151,6 @@ def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:
     w = stack(w) if isinstance(w, (list, tuple)) else w
     if np.ndim(w) != 3 or np.shape(w)[0] != num_heads or x.ndim < 2 or x.shape[-1] != np.shape(w)[1]:
         raise ShapeError(f"multi_head_attention: {source} {x.shape}, {name} {np.shape(w)}, {num_heads} heads: {name} "
-                         "must be (H, E, D), one (E, D) per head. Of one (E, H·D), make it "
+                         "must be (H, E, D), one (E, D) per head. For one (E, H·D), pass "
                          "w.reshape(E, H, D).swapaxes(0, 1)")
     return matmul(expand_dims(x, axis=-3), w)

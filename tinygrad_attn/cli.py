@@ -21,6 +21,7 @@ import numpy as np
 
 from . import __version__, saturation
 from .attention import attention, multi_head_attention
+from .errors import GradcheckError
 from .gradcheck import gradcheck
 from .graph import draw
 from .tensor import Tensor
@@ -50,6 +51,10 @@ EXPECTED_B = {
 }
 
 
+# Measured elsewhere, in plain NumPy, from other draws: d_k -> median ‖J‖ and mean largest weight, unscaled, scaled.
+ELSEWHERE = {1: (0.150, 0.10, 0.152, 0.10), 4: (0.256, 0.27, 0.172, 0.11), 16: (0.328, 0.57, 0.177, 0.10),
+             64: (0.193, 0.80, 0.180, 0.11), 256: (2.0e-2, 0.90, 0.181, 0.11), 1024: (2.0e-4, 0.95, 0.181, 0.11),
+             4096: (1.1e-8, 0.98, 0.180, 0.11)}
 MEASURED: dict[str, Any] = {"n_keys": 64, "draws": 500, "seed": 0}
 
 
@@ -107,39 +112,46 @@ def gradient_checks() -> list[dict[str, Any]]:
     results = []
     for name, (fn, inputs) in checks.items():
         for order in (1, 2):
-            report = gradcheck(fn, inputs, order=order)
-            results.append({"name": name, "order": order, "inputs": len(inputs),
-                            "elements": sum(a.size for a in inputs), "max_error": report.max_abs_error,
-                            "tolerance": 1e-5, "ok": report.max_abs_error <= 1e-5})
+            result = {"name": name, "order": order, "inputs": len(inputs), "elements": sum(a.size for a in inputs)}
+            try:
+                error = gradcheck(fn, inputs, order=order).max_abs_error
+            except GradcheckError as mismatch:
+                error = math.inf
+                result["mismatch"] = str(mismatch)
+            results.append({**result, "max_error": error, "tolerance": 1e-5, "ok": error <= 1e-5})
     return results
 
 
+def near_elsewhere(row: saturation.Row) -> bool:
+    """Is this row what was measured elsewhere? A median that is far out in the tail varies by its draws most."""
+    norm, weight = ELSEWHERE[row.d_k][:2] if row.scale == "none" else ELSEWHERE[row.d_k][2:]
+    factor = 1.25 if norm > 0.1 else 3.0
+    return 1 / factor < row.jacobian_median / norm < factor and abs(row.largest_weight - weight) < 0.03
+
+
 def saturation_claims(rows: list[saturation.Row]) -> list[dict[str, Any]]:
-    """What the table must show, each as a claim with the numbers it rests on."""
+    """What the table must show, each as a claim with the numbers it rests on. A NaN fulfils none."""
     unscaled = {row.d_k: row for row in rows if row.scale == "none"}
     scaled = {row.d_k: row for row in rows if row.scale == "sqrt"}
-    spread = max(abs(row.score_std / (1 if row.scale == "sqrt" else math.sqrt(row.d_k)) - 1) for row in rows)
+    spreads = [row.score_std / (1 if row.scale == "sqrt" else math.sqrt(row.d_k)) for row in rows]
     medians = [row.jacobian_median for row in scaled.values()]
-    weights = [row.largest_weight for row in scaled.values()]
     last, peak = unscaled[4096], max(unscaled, key=lambda d: unscaled[d].jacobian_median)
     collapse = last.jacobian_median / scaled[4096].jacobian_median
-    witness = max(row.witness for row in rows)
     return [
-        {"claim": f"the spread is √d_k unscaled and 1 scaled, within {spread:.1%}", "ok": spread < 0.15},
+        {"claim": f"the spread is √d_k unscaled and 1 scaled, within {max(abs(x - 1) for x in spreads):.1%}",
+         "ok": all(abs(x - 1) < 0.15 for x in spreads)},
+        {"claim": "weights and norms are near those of other draws, measured in plain NumPy",
+         "ok": all(near_elsewhere(row) for row in rows)},
         {"claim": f"scaled, the norm stays within {min(medians):.2f} … {max(medians):.2f}",
-         "ok": min(medians) > 0.1 and max(medians) < 0.25},
-        {"claim": f"scaled, the largest weight stays within {min(weights):.2f} … {max(weights):.2f}",
-         "ok": min(weights) > 0.07 and max(weights) < 0.15},
+         "ok": all(0.1 < x < 0.25 for x in medians)},
         {"claim": f"unscaled, the norm peaks at d_k = {peak} and at 4096 is {collapse:.1e} of the scaled",
          "ok": 1 < peak < 1024 and collapse < 1e-5},
-        {"claim": f"unscaled, the largest weight grows from {unscaled[1].largest_weight:.2f} to "
-                  f"{last.largest_weight:.2f}",
-         "ok": last.largest_weight > 0.9 > 2 * unscaled[1].largest_weight},
         {"claim": f"the mean at 4096 is {last.jacobian_mean:.2g}, {last.near_tie_share:.0%} of it from a tenth of "
                   "the draws",
          "ok": abs(last.jacobian_mean - 2.3 / math.sqrt(4096)) < 0.015 and 0.8 < last.near_tie_share <= 1},
-        {"claim": f"finite differences agree with the engine to {witness:.0e} in the draws sampled",
-         "ok": witness < 1e-9},
+        {"claim": f"finite differences agree with the engine to {max(row.witness for row in rows):.0e} in the draws "
+                  "sampled",
+         "ok": all(row.witness < 1e-9 for row in rows)},
     ]
 
 
@@ -188,11 +200,12 @@ def as_text(report: dict[str, Any]) -> str:
         for e in entries:
             lines.append(f"  {e['name']:<41}expected")
             lines += [f"    {_numbers(row):<39}{_numbers(other)}" for row, other in zip(e["computed"], e["expected"])]
-            lines.append(f"    largest difference {e['max_error']:.1e}, of at most {e['tolerance']:g}  {_mark(e)}")
+            lines.append(f"    largest difference {e['max_error']:.1e} (allowed {e['tolerance']:g})  {_mark(e)}")
     lines += ["", "GRADIENTS AGAINST FINITE DIFFERENCES, every element of every input",
               "  function               to order   inputs   elements   largest difference"]
     lines += [f"  {e['name']:<22} {e['order']:8}   {e['inputs']:6}   {e['elements']:8}   {e['max_error']:18.1e}  "
               f"{_mark(e)}" for e in report["gradcheck"]]
+    lines += [f"  {e['mismatch']}" for e in report["gradcheck"] if "mismatch" in e]
     measured = report["saturation"]
     lines += ["", f"WHY DIVIDE BY √d_k: {measured['n_keys']} keys, {measured['draws']} draws of standard normal "
               "queries and keys",
@@ -269,7 +282,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error(f"--out {args.out}: {error.strerror}")
     try:
         report = run(args.out, progress_line if sys.stderr.isatty() else None)
-        print(json.dumps(report, indent=2) if args.json else as_text(report), flush=True)
+        plain = json.loads(json.dumps(report), parse_constant=str)          # JSON has no NaN and no infinity
+        print(json.dumps(plain, indent=2) if args.json else as_text(report), flush=True)
     except KeyboardInterrupt:
         print(f"{_wiped()}interrupted", file=sys.stderr)
         return 130

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .engine import enable_grad, grad, operand
+from .engine import enable_grad, grad, operand, topological_order
 from .errors import GraphError, ShapeError
 from .tensor import Tensor
 
@@ -28,7 +28,8 @@ def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
     if not isinstance(y, Tensor):
         raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to be "
                         "differentiated it must return a Tensor, computed from its inputs by Tensor ops")
-    if not y.requires_grad:
+    used = {id(x) for x in (y, *(source for node in topological_order(y) for source in node.inputs))}
+    if not any(id(x) in used for x in xs):
         raise GraphError("the output of the function does not depend on its inputs through recorded ops. Inside it, "
                          ".numpy(), .detach(), and derivatives without create_graph=True cut the graph")
     return y

@@ -20,6 +20,7 @@ import functools
 import inspect
 import itertools
 import re
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
@@ -47,7 +48,8 @@ class enable_grad(ContextDecorator):
         _modes.set(_modes.get()[:-1] or (True,))
 
     def __call__(self, function: Any) -> Any:
-        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        if any(is_later(function) for is_later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
+                                                   inspect.isasyncgenfunction)):
             raise TypeError(f"{type(self).__name__}: the body of {function.__name__} runs after the call is over; "
                             f"write `with {type(self).__name__}():` inside it")
         return super().__call__(function)
@@ -73,11 +75,11 @@ class Value:
     A 0-d array is held as a NumPy scalar: NumPy's functions return those, and multiply them far faster.
     """
 
-    __slots__ = ("__weakref__", "_data", "_requires_grad", "grad", "name", "node")
+    __slots__ = ("__weakref__", "_array", "_requires_grad", "grad", "name", "node")
 
     result_type: ClassVar[type[Value]]      # what primitives return, whatever subclass went in: Tensor
 
-    _data: Any
+    _array: Any
     _requires_grad: bool
     grad: np.ndarray | None
     name: str | None
@@ -113,7 +115,7 @@ def result(data: Any, node: Node | None = None) -> Any:
         if not data.ndim:
             data = data[()]
     value = object.__new__(Value.result_type)
-    value._data, value._requires_grad = data, node is not None
+    value._array, value._requires_grad = data, node is not None
     value.grad, value.name, value.node = None, None, node
     if node:
         node.out = data
@@ -128,10 +130,10 @@ def operand(x: Any) -> Any:
     if type(x) in _SCALARS:
         return x
     if isinstance(x, Value):
-        return x._data
+        return x._array
     array = np.asarray(x)
     if array.dtype.kind not in "biufc":
-        raise TypeError(f"a {type(x).__name__} is not a number or an array of numbers: {x!r}")
+        raise TypeError(f"{type(x).__name__} is not a number or an array of numbers: {x!r}")
     return array
 
 
@@ -173,14 +175,14 @@ class Primitive:
             for x in args:
                 if isinstance(x, Value):
                     any_value = True
-                    arrays.append(x._data)
+                    arrays.append(x._array)
                     inputs.append(x)
                     if x._requires_grad:
                         any_tracked = True
                 else:
-                    any_constant = True
                     arrays.append(operand(x))
                     inputs.append(None)
+                    any_constant = any_constant or type(x) not in _SCALARS
             if any_constant and any_value:      # its owner may write to it before the walk back: use our own copy
                 arrays = [a.copy() if x is None and isinstance(a, np.ndarray) else a for x, a in zip(inputs, arrays)]
             if params:
@@ -198,7 +200,7 @@ class Primitive:
             return error
         kind, reason = TypeError if isinstance(error, TypeError) else ValueError, str(error)
         if kind is TypeError and "argument" in reason:
-            reason += f" (inputs go by position, the rest by keyword: {', '.join(self.keywords) or 'nothing'})"
+            reason += f" (inputs go by position, the rest by keyword: {', '.join(self.keywords) or 'there is none'})"
         if kind is ValueError and re.search("shape|size|dimension|ax[ie]s", reason):
             kind = ShapeError
             if "broadcast" in reason and not params:
@@ -222,8 +224,8 @@ def _constant(key: str, param: Any, keep: bool) -> Any:
     if isinstance(param, Value):
         if param._requires_grad:
             raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
-        return param._data
-    return param.copy() if keep and isinstance(param, np.ndarray) else param
+        return param._array
+    return param.copy() if keep and isinstance(param, (np.ndarray, list)) else param
 
 
 def primitive(forward: Callable[..., Any]) -> Primitive:
@@ -260,14 +262,18 @@ def topological_order(root: Value) -> list[Node]:
 
 
 def freed(node: Node) -> GraphFreedError:
-    return GraphFreedError(f"{node.op.name}: an earlier backward() freed this part of the graph; compute it again, or "
-                           "call that backward(retain_graph=True)")
+    return GraphFreedError(f"{node.op.name}: an earlier backward() freed this part of the graph; recompute it, or pass "
+                           "retain_graph=True to that backward()")
 
 
 def leading_to(targets: Sequence[Value], nodes: list[Node]) -> set[Node | Value]:
-    """The targets, and those of `nodes`, newest first, through which a gradient reaches one."""
+    """The targets, and those of `nodes`, newest first, that were computed from one. A freed node has lost its
+    inputs: it is an error if a target, being older, may be among them."""
+    oldest = min(x.node.tick if x.node else -1 for x in targets)
     useful: set[Node | Value] = {x.node or x for x in targets}
     for node in reversed(nodes):
+        if node.out is None and node not in useful and node.tick > oldest:
+            raise freed(node)
         if any(x is not None and (x.node or x) in useful for x in node.inputs):
             useful.add(node)
     return useful
@@ -278,14 +284,14 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
     """Walk through `nodes` from `root` back and return the gradients: those of the leaves, or of `targets`, which
     are keyed by node if they are results. The vjps get arrays; with `create_graph` Tensors, so that what they
     do is recorded. A gradient is complete when its node is reached, and then let go, unless it was asked for."""
-    useful = None if targets is None else leading_to(targets, nodes)        # None: everything is
+    useful = leading_to(targets, nodes) if targets else None                # None: everything is
     asked = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
     for node in nodes:
         if useful is not None and node not in useful:
             continue
         if node.out is None:
-            if node not in asked:
+            if useful is None:
                 raise freed(node)
             continue                        # it was asked for itself, and nothing behind it
         g = gradients[node] if node in asked else gradients.pop(node)
@@ -302,7 +308,7 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            share = shares[i] if op.joint else op.vjps[i](g, out, *args, **params)
+            share = shares.get(i) if op.joint else op.vjps[i](g, out, *args, **params)
             array = node.args[i]
             if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
                 share = unbroadcast(share, array, op, i)
@@ -336,7 +342,7 @@ def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
     """An argument for a vjp that is recorded: the input itself, if a gradient flows to it."""
     if x is None or not x._requires_grad:
         return array
-    if x._data is not array:
+    if x._array is not array:
         raise GraphError(f"{op.name}: an input of shape {array.shape} was given new data after its use, perhaps by an "
                          "optimiser; create_graph=True needs the old")
     return x
@@ -344,9 +350,9 @@ def _as_used(x: Value | None, array: Any, op: Primitive) -> Any:
 
 def _seed(root: Value, gradient: Any, caller: str) -> Any:
     """dL/d root to start from: 1 if `root` is one number, else what the caller gives, in the same shape."""
-    shape, dtype = root._data.shape, root._data.dtype
+    shape, dtype = root._array.shape, root._array.dtype
     if gradient is None:
-        if root._data.size != 1:
+        if root._array.size != 1:
             raise ShapeError(f"{caller}: a value of shape {shape} has no single gradient. Reduce it to one number, by "
                              ".sum() or .mean(), or give gradient=, dL/d value, in that shape")
         return np.ones(shape, dtype)[()]
@@ -359,6 +365,9 @@ def _seed(root: Value, gradient: Any, caller: str) -> Any:
     return gradient if tracked else np.array(array).astype(dtype, casting="same_kind")[()]
 
 
+_handing_out = threading.Lock()     # two threads may add to the gradient of one leaf
+
+
 def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> None:
     """`Tensor.backward`. Gradients are handed out, and the graph freed, when the whole walk is over: a walk
     that fails changes nothing."""
@@ -367,10 +376,11 @@ def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> N
                          "the value computed under no_grad(), or from .detach() or .numpy()?")
     nodes = topological_order(root)
     found: dict[Any, Any] = backpropagate(root, operand(_seed(root, gradient, "backward")), nodes)
-    # Each leaf gets an array of its own: no alias of another's, nor of one that somebody holds from before.
-    sums = {leaf: np.array(g if leaf.grad is None else leaf.grad + g) for leaf, g in found.items()}
-    for leaf, total in sums.items():
-        leaf.grad = total
+    with _handing_out:
+        # Each leaf gets an array of its own: no alias of another's, nor of one that somebody holds from before.
+        sums = {leaf: np.array(g if leaf.grad is None else leaf.grad + g) for leaf, g in found.items()}
+        for leaf, total in sums.items():
+            leaf.grad = total
     for node in () if retain_graph else nodes:
         node.inputs, node.args, node.out = [], [], None         # the op stays, for an error to name
 
@@ -402,10 +412,8 @@ def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False,
     gradients = [found.get(x.node or x) if x._requires_grad else None for x in targets]
     for i, (x, g) in enumerate(zip(targets, gradients)):
         if g is None and not allow_unused:
-            for node in (node for node in nodes if node.out is None):
-                raise freed(node)           # x may be behind it
-            raise GraphError(f"grad: y does not depend on xs[{i}], of shape {x._data.shape}, through recorded ops; "
+            raise GraphError(f"grad: y does not depend on xs[{i}], of shape {x._array.shape}, through recorded ops; "
                              "allow_unused=True gives zeros")
         if not isinstance(g, Value):
-            gradients[i] = result(np.zeros(x._data.shape, x._data.dtype) if g is None else np.array(g)[()])
+            gradients[i] = result(np.zeros(x._array.shape, x._array.dtype) if g is None else np.array(g)[()])
     return gradients[0] if isinstance(xs, Value) else tuple(gradients)

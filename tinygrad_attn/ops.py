@@ -119,7 +119,7 @@ tanh.defvjp(lambda g, out, x: g * (1 - out * out))
 def sigmoid(x):
     """1 / (1 + e⁻ˣ), by way of e⁻|ˣ|, which cannot overflow"""
     e = np.exp(-np.abs(x))
-    return np.where(np.greater_equal(x, 0), 1, e) / (1 + e)
+    return np.where(x >= 0, 1, e) / (1 + e)
 sigmoid.defvjp(lambda g, out, x: g * out * (1 - out))
 
 @primitive
@@ -132,7 +132,7 @@ erf.defvjp(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * exp(-x * x))
 def relu(x):
     """max(x, 0), with relu′(0) = 0"""
     return np.maximum(x, 0)
-relu.defvjp(lambda g, out, x: where(x > 0, g, 0))
+relu.defvjp(lambda g, out, x: np.where(x > 0, g, 0))
 
 @primitive
 def abs(x):
@@ -144,7 +144,7 @@ abs.defvjp(lambda g, out, x: g * np.sign(x))
 def clip(x, *, min=None, max=None):
     """x, but no less than min and no more than max; the gradient passes inside and at the bounds"""
     return np.clip(x, min, max)
-clip.defvjp(lambda g, out, x, *, min=None, max=None: where(x == out, g, 0))
+clip.defvjp(lambda g, out, x, *, min=None, max=None: np.where(x == out, g, 0))
 
 @primitive
 def astype(x, *, dtype):
@@ -168,7 +168,7 @@ def _narrow(out, x):
 @primitive
 def where(condition, x, y):
     """x where the condition holds, else y; the gradient goes to the one chosen, and 0 to the other. A NaN in the
-    branch not taken does no harm here, but may further back: 1/x at x = 0 sends back 0 · ∞ = NaN. Make the input
+    branch not taken does no harm here, but may do so further back: 1/x at x = 0 sends back 0 · ∞ = NaN. Make the input
     safe: `where(x > 0, 1 / where(x > 0, x, 1), 0)`.
 
     >>> where([True, False], [1.0, 2.0], 0.0)
@@ -176,8 +176,8 @@ def where(condition, x, y):
     """
     return np.where(condition, x, y)
 where.defvjp(None,
-             lambda g, out, condition, x, y: where(condition, g, 0),
-             lambda g, out, condition, x, y: where(condition, 0, g))
+             lambda g, out, condition, x, y: np.where(condition, g, 0),
+             lambda g, out, condition, x, y: np.where(condition, 0, g))
 
 @primitive
 def maximum(x, y):
@@ -198,7 +198,7 @@ def minimum(x, y):
     return np.minimum(x, y)
 
 def _extremum_dx(g, out, x, y):
-    return where(x == y, g / 2, where(x == out, g, 0))
+    return np.where(x == y, g / 2, np.where(x == out, g, 0))
 maximum.defvjp(_extremum_dx, lambda g, out, x, y: _extremum_dx(g, out, y, x))
 minimum.defvjp(_extremum_dx, lambda g, out, x, y: _extremum_dx(g, out, y, x))
 
@@ -225,14 +225,15 @@ def sum(x, *, axis=None, keepdims=False):
     """Σ x"""
     return _narrow(np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims), x)
 sum.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
-           broadcast_to(_keep(g, x, axis), shape=x.shape))
+           np.broadcast_to(_keep(g, x, axis), x.shape))
 
 @primitive
 def mean(x, *, axis=None, keepdims=False):
     """Σ x / n"""
-    return np.mean(x, axis=axis, keepdims=keepdims)
+    total = np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims)
+    return _narrow(total / np.size(x) * total.size if total.size else total, x)
 mean.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
-            broadcast_to(_keep(g, x, axis) * (1 / _count(x, out)), shape=x.shape))
+            np.broadcast_to(_keep(g, x, axis) * (1 / _count(x, out)), x.shape))
 
 def _count(x, out) -> float:
     """How many elements of x went into each of out; 1 for an empty x, where there is nothing to scale."""
@@ -260,14 +261,14 @@ def min(x, *, axis=None, keepdims=False):
 
 def _shared(g, out, x, *, axis=None, keepdims=False):
     tied = x == _keep(out, x, axis)
-    return where(tied, _keep(g, x, axis) * (1 / np.sum(tied, axis=axis, keepdims=True)), 0)
+    return np.where(tied, _keep(g, x, axis) * (1 / np.sum(tied, axis=axis, keepdims=True)), 0)
 max.defvjp(_shared)
 min.defvjp(_shared)
 
 @primitive
 def cumsum(x, *, axis):
     """outᵢ = x₀ + … + xᵢ along one axis, so that xᵢ has a part in outᵢ and all after it"""
-    return np.cumsum(x, axis=axis)
+    return _narrow(np.cumsum(at_least_single(x), axis=axis), x)
 cumsum.defvjp(lambda g, out, x, *, axis: _flip(cumsum(_flip(g, axis), axis=axis), axis))
 
 def _flip(x, axis):
@@ -398,9 +399,10 @@ def stack(arrays, axis=0):
     array([[1., 3.],
            [2., 4.]])
     """
+    arrays = list(arrays)
     shapes = [np.shape(x) for x in arrays]
     if len(set(shapes)) != 1:
-        raise ShapeError(f"stack: the arrays must have one shape, and be at least one; they have {shapes}")
+        raise ShapeError(f"stack: it takes one or more arrays of one shape, not of {shapes}")
     return concatenate([expand_dims(x, axis=axis) for x in arrays], axis)
 
 @primitive
@@ -411,12 +413,12 @@ def getitem(x, *, index):
 @primitive
 def scatter(x, *, index, shape):
     """Zeros of `shape` with x added at `index`, once for each time that it names a place: getitem transposed"""
-    out = np.zeros(shape, x.dtype)
+    out = np.zeros(shape, at_least_single(x).dtype)
     if any(isinstance(i, np.ndarray) and i.dtype != bool for i in index):
-        np.add.at(out, index, x)
+        np.add.at(out, index, at_least_single(x))
     else:                                   # slices and masks name no place twice
         out[index] = x
-    return out
+    return _narrow(out, x)
 getitem.defvjp(lambda g, out, x, *, index: scatter(g, index=index, shape=x.shape))
 scatter.defvjp(lambda g, out, x, *, index, shape: getitem(g, index=index))
 

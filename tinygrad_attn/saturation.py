@@ -100,7 +100,7 @@ def softmax_jacobians(scores: np.ndarray) -> np.ndarray:
 
 def finite_difference_jacobians(scores: np.ndarray, eps: float = 1e-5) -> np.ndarray:
     """The same by central differences. Near eps² for truncation, and 1e-16 / eps for rounding, so absolute
-    errors of 1e-11 to 1e-10 are what it can resolve: a gradient below that it can only confirm to be so small."""
+    errors of 1e-11 to 1e-10 are what it can resolve: of one below that it confirms only that it is small."""
     steps = eps * np.eye(scores.shape[-1])[:, None, :]      # (n, 1, n): move one score of every draw
     change = (softmax(scores + steps) - softmax(scores - steps)) / (2 * eps)        # (n moved, draws, n)
     return change.transpose(1, 2, 0)

@@ -19,7 +19,7 @@ from .errors import GraphError, ShapeError
 class Tensor(Value):
     """An array with respect to which results can be differentiated.
 
-    The data is copied and from then on read-only, so that no recorded graph changes behind its own back. Floats
+    The data is copied and from then on read-only, so that no recorded graph can change unnoticed. Floats
     keep their dtype; Python's are float64. `requires_grad=True` makes a leaf, of a floating dtype, whose `.grad`
     is filled by `backward()`. `name` is shown in graphs and errors.
 
@@ -37,14 +37,14 @@ class Tensor(Value):
             raise TypeError("a Tensor made of Tensors would cut their graph: write stack([...]) to keep it, .astype() "
                             "for another dtype; if a new leaf is meant, Tensor(t.numpy(), ...)")
         self.grad, self.node, self.name = None, None, name
-        self._data = _owned(operand(data), dtype)
+        self._array = _owned(operand(data), dtype)
         self.requires_grad = requires_grad
 
     @property
     def data(self) -> Any:
         """The array itself, read-only; a NumPy scalar if the shape is (). A leaf can be given a new one of the
         same shape, copied in the leaf's dtype: `w.data = w.data - lr * w.grad`, and not `-=`, which writes."""
-        return self._data
+        return self._array
 
     @data.setter
     def data(self, new: Any) -> None:
@@ -52,7 +52,7 @@ class Tensor(Value):
             raise GraphError(f"the data of a result is what {self.node.op.name} computed; only a leaf's can be set")
         if np.shape(operand(new)) != self.shape:
             raise ShapeError(f"data: the leaf has shape {self.shape}, the new data {np.shape(operand(new))}")
-        self._data = _owned(np.asarray(operand(new)).astype(self.dtype, casting="same_kind"))
+        self._array = _owned(np.asarray(operand(new)).astype(self.dtype, casting="same_kind"))
 
     @property
     def requires_grad(self) -> bool:
@@ -82,20 +82,20 @@ class Tensor(Value):
 
     def detach(self) -> Tensor:
         """The same data outside the graph: a constant."""
-        return engine.result(self._data)
+        return engine.result(self._array)
 
     def numpy(self) -> np.ndarray:
         """The data as an ndarray, read-only and not copied."""
-        return np.broadcast_to(self._data, self.shape)
+        return np.broadcast_to(self._array, self.shape)
 
     def item(self) -> Any:
         """The one element, as a Python number."""
-        return self._data.item()
+        return self._array.item()
 
-    shape = property(lambda self: self._data.shape, doc="The length of each axis.")
-    ndim = property(lambda self: self._data.ndim, doc="The number of axes.")
-    size = property(lambda self: self._data.size, doc="The number of elements.")
-    dtype = property(lambda self: self._data.dtype, doc="The type of the elements.")
+    shape = property(lambda self: self._array.shape, doc="The length of each axis.")
+    ndim = property(lambda self: self._array.ndim, doc="The number of axes.")
+    size = property(lambda self: self._array.size, doc="The number of elements.")
+    dtype = property(lambda self: self._array.dtype, doc="The type of the elements.")
     T = property(lambda self: ops.transpose(self), doc="All axes in reverse order.")
     mT = property(lambda self: self.swapaxes(-1, -2), doc="The last two axes exchanged: each matrix transposed.")
 
@@ -122,20 +122,20 @@ class Tensor(Value):
                         "where(mask, value, t) or concatenate([t[:i], value, t[i + 1:]])")
 
     # What has no derivative is a plain array. Hashing is by identity.
-    def __eq__(self, other): return self._data == _plain(other)
-    def __ne__(self, other): return self._data != _plain(other)
-    def __lt__(self, other): return self._data < _plain(other)
-    def __le__(self, other): return self._data <= _plain(other)
-    def __gt__(self, other): return self._data > _plain(other)
-    def __ge__(self, other): return self._data >= _plain(other)
-    def argmax(self, axis=None): return self._data.argmax(axis)
-    def argsort(self, axis=-1): return self._data.argsort(axis)
+    def __eq__(self, other): return self._array == _plain(other)
+    def __ne__(self, other): return self._array != _plain(other)
+    def __lt__(self, other): return self._array < _plain(other)
+    def __le__(self, other): return self._array <= _plain(other)
+    def __gt__(self, other): return self._array > _plain(other)
+    def __ge__(self, other): return self._array >= _plain(other)
+    def argmax(self, axis=None): return self._array.argmax(axis)
+    def argsort(self, axis=-1): return self._array.argsort(axis)
     __hash__ = Value.__hash__
 
     # Python's conversions, of a single element, and of the first axis.
-    def __bool__(self): return bool(self._data)
-    def __float__(self): return float(self._data)
-    def __int__(self): return int(self._data)
+    def __bool__(self): return bool(self._array)
+    def __float__(self): return float(self._array)
+    def __int__(self): return int(self._array)
     def __index__(self): return operator.index(self.item())
     def __format__(self, spec): return format(self.item(), spec) if spec else repr(self)
     def __len__(self): return len(self.numpy())
@@ -198,7 +198,7 @@ class Tensor(Value):
     def __array_ufunc__(self, ufunc, method, *inputs, **params):
         if method != "__call__" or params:
             raise TypeError(f"np.{ufunc.__name__} of a Tensor can only be called plainly, without "
-                            f"{', '.join(params) or '.' + method}")
+                            f"{', '.join(params) or '.' + method}; instead of a += t, write a = a + t")
         return self.__array_function__(ufunc, (), inputs, {})
 
     def __array_function__(self, function, types, args, params):
@@ -217,6 +217,8 @@ class Tensor(Value):
 def _owned(data: Any, dtype: Any = None) -> Any:
     """A read-only copy; of a single number, a NumPy scalar."""
     data = np.array(data, dtype)
+    if data.dtype.kind not in "biufc":
+        raise TypeError(f"a Tensor holds numbers; {data.dtype} is no dtype for them")
     data.setflags(write=False)
     return data[()]
 
@@ -231,12 +233,13 @@ def _rebuild(cls: type[Tensor], data: np.ndarray, facts: dict[str, Any]) -> Tens
 
 def _one_or_many(items: tuple) -> Any:
     """`reshape(2, 3)` is `reshape((2, 3))`."""
-    return tuple(items[0]) if isinstance(items[0], (tuple, list)) else None if items == (None,) else items
+    several = isinstance(items[0], (tuple, list, np.ndarray))
+    return tuple(map(operator.index, items[0])) if several else None if items[0] is None else items
 
 
 def _plain(x: Any) -> Any:
     """x with an array for each Tensor in it."""
-    return type(x)(map(_plain, x)) if type(x) in (list, tuple) else x._data if isinstance(x, Value) else x
+    return type(x)(map(_plain, x)) if type(x) in (list, tuple) else x._array if isinstance(x, Value) else x
 
 
 Value.result_type = Tensor
@@ -258,5 +261,5 @@ _WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
     "zeros_like").split()}
 _PYTORCH_NAMES = {
     "view": ".reshape", "flatten": ".reshape(-1)", "permute": ".transpose", "unsqueeze": ".expand_dims", "dim": ".ndim",
-    "numel": ".size", "t": ".T", "clone": ".detach(), since data cannot change", "tolist": ".numpy().tolist()",
-    "dot": "@", "std": ".var(...).sqrt()", "requires_grad_": ".requires_grad = True", "grad_fn": ".node"}
+    "numel": ".size", "t": ".T", "clone": "the tensor itself, since data cannot change", "tolist": ".numpy().tolist()",
+    "dot": "@", "std": ".var(ddof=1).sqrt()", "requires_grad_": ".requires_grad = True", "grad_fn": ".node"}

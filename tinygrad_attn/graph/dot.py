@@ -99,7 +99,8 @@ class Graph:
         return bundle
 
     def __str__(self) -> str:
-        """An indented outline, from the outputs down to what they were made of; a part shown before is `…`."""
+        """An indented outline, from the outputs down to what they were made of; a part shown before is `…`. Deeper
+        than 40 the indentation stays, so that the text grows with the graph and no faster."""
         vertices = {vertex.id: vertex for vertex in self.trace.vertices}
         sources: dict[str, list[str]] = {}
         for edge in self.trace.edges:
@@ -110,7 +111,7 @@ class Graph:
         while pending:
             vertex_id, depth = pending.pop()
             again = vertex_id in shown and vertex_id in sources
-            lines.append("  " * depth + " ".join(_words(vertices[vertex_id])) + (" …" if again else ""))
+            lines.append("  " * min(depth, 40) + " ".join(_words(vertices[vertex_id])) + (" …" if again else ""))
             if not again:
                 pending += [(source, depth + 1) for source in reversed(sources.get(vertex_id, []))]
             shown.add(vertex_id)
@@ -127,7 +128,10 @@ def _words(vertex: Vertex) -> list[str]:
 
 def _label(graphviz: Any, vertex: Vertex) -> Any:
     """Words as lines; whatever users write in a name is shown as they wrote it, and is never DOT syntax."""
-    return graphviz.nohtml(r"\n".join(str(graphviz.escape(word)).replace("\n", r"\n") for word in _words(vertex)))
+    def shown(word: str) -> str:
+        printable = "".join(c if c.isprintable() or c == "\n" else "�" for c in word)
+        return str(graphviz.escape(printable.replace("&", "&amp;"))).replace("\n", r"\n")
+    return graphviz.nohtml(r"\n".join(map(shown, _words(vertex))))
 
 
 def find_dot() -> str | None:
@@ -142,6 +146,7 @@ def find_dot() -> str | None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader finds the old one or the new one, and never a part."""
+    path = Path(os.path.realpath(path))     # through a link, to what it names
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -58,7 +58,7 @@ def trace(*tensors: Tensor) -> Trace:
     """
     for t in tensors:
         if not isinstance(t, Tensor):
-            raise TypeError(f"graph: a {type(t).__name__} has no graph; give Tensors")
+            raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors")
     vertices: list[Vertex] = []
     edges: list[Edge] = []
     ids: dict[Node | Value, str] = {}
@@ -79,8 +79,8 @@ def trace(*tensors: Tensor) -> Trace:
             return ids[key]
         kind: Kind = "leaf" if x is not None and x._requires_grad else "constant"
         label = _number(array) if kind == "constant" else ""
-        return add(key, Vertex(new_id(), kind, label, x.name if x is not None else None, np.shape(array),
-                               str(np.asarray(array).dtype)))
+        name = str(x.name) if x is not None and x.name else None
+        return add(key, Vertex(new_id(), kind, label, name, np.shape(array), str(np.asarray(array).dtype)))
 
     nodes, names = _nodes_and_names(tensors)
     for node in nodes:
@@ -100,7 +100,7 @@ def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node
             raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward()")
     results = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
     return (sorted(nodes, key=lambda node: node.tick),
-            {x.node: x.name for x in results if x.node and x.name})
+            {x.node: str(x.name) for x in results if x.node and x.name})
 
 
 def _number(x: Any) -> str:
@@ -114,10 +114,12 @@ def _params(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     def text(v: Any) -> str:
         if isinstance(v, np.ndarray):
             return f"array {v.shape}"
+        if isinstance(v, type):
+            return v.__name__
         if isinstance(v, slice):
             return ":".join("" if part is None else str(part) for part in ((v.start, v.stop) if v.step is None else
                                                                            (v.start, v.stop, v.step)))
         if isinstance(v, (tuple, list)):
             return f"({', '.join(map(text, v))})"
-        return "…" if v is Ellipsis else v if isinstance(v, str) else repr(v)
+        return "…" if v is Ellipsis else v if isinstance(v, str) else repr(v.item() if isinstance(v, np.generic) else v)
     return tuple((key, text(v)) for key, v in params.items() if v is not None and v is not False)
