@@ -300,11 +300,3 @@ def test_a_constant_array_changed_after_the_forward_pass_does_no_harm():
     a *= 10
     grads = [ta.grad(y, x).item() for y in ys]
     assert grads == [2.0, 2.0, 2.0, 2.0, 0.5, 6.0]
-
-
-@pytest.mark.parametrize(("name", "hint"), [
-    ("view", r"write \.reshape"), ("unsqueeze", r"write \.expand_dims"), ("numel", r"write \.size"), ("nonsense", "$")])
-def test_a_name_that_is_not_there_is_told_and_pytorchs_are_translated(name, hint):
-    with pytest.raises(AttributeError, match=f"a Tensor has no '{name}'.*{hint}"):
-        getattr(leaf(1.0), name)
-    assert not hasattr(leaf(1.0), name)

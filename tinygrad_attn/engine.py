@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import operator
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -108,12 +109,12 @@ class Node:
 
 def result(data: Any, node: Node | None = None) -> Any:
     """What a primitive returns: a value around an array that nobody else writes to, and now nobody at all."""
-    if not isinstance(data, np.generic):
-        if type(data) is not np.ndarray:
-            data = np.asarray(data)
+    if type(data) is np.ndarray:
         data.setflags(write=False)
         if not data.ndim:
             data = data[()]
+    elif not isinstance(data, np.generic):
+        return result(np.asarray(data), node)
     value = object.__new__(Value.result_type)
     value._array, value._requires_grad = data, node is not None
     value.grad, value.name, value.node = None, None, node
@@ -258,7 +259,7 @@ def topological_order(root: Value) -> list[Node]:
             if x is not None and x.node and x.node not in seen:
                 seen.add(x.node)
                 pending.append(x.node)
-    return sorted(seen, key=lambda node: node.tick, reverse=True)
+    return sorted(seen, key=operator.attrgetter("tick"), reverse=True)
 
 
 def freed(node: Node) -> GraphFreedError:
@@ -294,21 +295,22 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
             if useful is None:
                 raise freed(node)
             continue                        # it was asked for itself, and nothing behind it
-        g = gradients[node] if node in asked else gradients.pop(node)
+        g = gradients.pop(node) if useful is None or node not in asked else gradients[node]
         op, args, out, params = node.op, node.args, node.out, node.params
+        vjps, joint = op.vjps, op.joint
         if create_graph:
             args, out = [_as_used(x, a, op) for x, a in zip(node.inputs, args)], result(out, node)
-        if op.joint:
+        if joint:
             wanted = {i for i, x in enumerate(node.inputs)
                       if x is not None and x._requires_grad and (useful is None or (x.node or x) in useful)}
-            shares = op.joint(wanted, g, out, *args, **params)
+            shares = joint(wanted, g, out, *args, **params)
         for i, x in enumerate(node.inputs):
             if x is None or not x._requires_grad:
                 continue
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            share = shares.get(i) if op.joint else op.vjps[i](g, out, *args, **params)
+            share = shares.get(i) if joint else vjps[i](g, out, *args, **params)
             array = node.args[i]
             if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
                 share = unbroadcast(share, array, op, i)

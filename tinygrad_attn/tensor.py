@@ -30,7 +30,7 @@ class Tensor(Value):
     array([2., 4., 6.])
     """
 
-    __slots__ = ()
+    __slots__ = ()                          # and no __getattr__: with one, reading a slot takes twice as long
 
     def __init__(self, data: Any, requires_grad: bool = False, *, dtype: Any = None, name: str | None = None) -> None:
         if isinstance(data, Value) or (isinstance(data, (list, tuple)) and any(isinstance(x, Value) for x in data)):
@@ -171,11 +171,6 @@ class Tensor(Value):
         """In another dtype; in one without fractions, which has no derivative, a constant."""
         return ops.astype(self if np.dtype(dtype).kind == "f" else self.detach(), dtype=dtype)
 
-    def __getattr__(self, name):
-        """Only for what is not there. Names are NumPy's; somebody may look for PyTorch's."""
-        hint = f": write {_PYTORCH_NAMES[name]}" if name in _PYTORCH_NAMES else ""
-        raise AttributeError(f"a Tensor has no {name!r}{hint}", name=name, obj=self)
-
     def __repr__(self) -> str:
         text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
         facts = [f"dtype={self.dtype}"] if self.dtype not in (np.float64, np.int64, np.bool) else []
@@ -259,7 +254,3 @@ _WITHOUT_DERIVATIVE = {getattr(np, name) for name in (
     "all allclose any argmax argmin argsort array_equal ceil empty_like equal floor full_like greater greater_equal "
     "isclose isfinite isinf isnan less less_equal ndim not_equal ones_like result_type rint shape sign size "
     "zeros_like").split()}
-_PYTORCH_NAMES = {
-    "view": ".reshape", "flatten": ".reshape(-1)", "permute": ".transpose", "unsqueeze": ".expand_dims", "dim": ".ndim",
-    "numel": ".size", "t": ".T", "clone": "the tensor itself, since data cannot change", "tolist": ".numpy().tolist()",
-    "dot": "@", "std": ".var(ddof=1).sqrt()", "requires_grad_": ".requires_grad = True", "grad_fn": ".node"}
