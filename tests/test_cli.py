@@ -167,6 +167,9 @@ def test_the_output_pipes(tmp_path):
                             cwd=tmp_path, timeout=60)
     assert result.stdout.startswith("ATTENTION AS A SOFT LOOKUP")
     assert result.stderr == ""
+    gone = subprocess.run(f"{sys.executable} -m tinygrad_attn | true", shell=True, capture_output=True, text=True,
+                          cwd=tmp_path, timeout=60)
+    assert gone.stderr == ""
 
 
 def test_interrupting_leaves_no_mess(tmp_path):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import graphviz
 import numpy as np
 import pytest
 
@@ -166,7 +167,9 @@ def test_the_wheels_program_is_found_when_its_folder_is_not_on_the_path():
 def test_drawing_changes_nothing():
     x = leaf(2.0)
     y = x * x
+    before = graphviz.backend.dot_command.DOT_BINARY
     graph.draw(y).render("svg")
+    assert before == graphviz.backend.dot_command.DOT_BINARY
     y.backward()
     assert x.grad == 4.0
 

@@ -158,7 +158,8 @@ def at_least_single(x):
 
 def _wide(x) -> np.ndarray:
     """x as floats in single precision at least: integers have no −∞."""
-    return np.asarray(x, np.result_type(np.asarray(x).dtype, np.float32))
+    x = np.asarray(x)
+    return x if x.dtype.char in "fd" else x.astype(np.result_type(x.dtype, np.float32))
 
 def _narrow(out, x):
     """Back in half precision, if x was."""
@@ -290,14 +291,14 @@ def softmax(x, *, axis=-1, where=None):
     """
     z = _wide(x) if where is None else _masked_out(where, _wide(x))
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
-    total = e.sum(axis=axis, keepdims=True)                 # at least exp(0) = 1, or 0 where nothing takes part
+    total = np.add.reduce(e, axis=axis, keepdims=True)      # at least exp(0) = 1, or 0 where nothing takes part
     return _narrow(e / np.maximum(total, 1), x)
 softmax.defvjp(lambda g, out, x, *, axis=-1, where=None:
                out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
 def _top(x, axis) -> np.ndarray:
     """The largest along `axis`, to be subtracted; finite also where all are −∞, or where there are none."""
-    return x.max(axis=axis, keepdims=True, initial=np.finfo(x.dtype).min)
+    return np.maximum.reduce(x, axis=axis, keepdims=True, initial=np.finfo(x.dtype).min)
 
 def _masked_out(where, x) -> np.ndarray:
     """x, and −∞ for what does not take part."""
