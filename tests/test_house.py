@@ -11,7 +11,7 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "derivatives": 3.5, "gradcheck": 3.5, "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6, "saturation": 4.5,
+          "derivatives": 3.5, "gradcheck": 3.6, "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6, "saturation": 4.5,
           "": 6, "cli": 7, "__main__": 8}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 

@@ -93,7 +93,7 @@ def self_attention_of_three_words() -> dict[str, Tensor]:
     x = Tensor(X, name="X")
     query, key, value = (x @ Tensor(w, requires_grad=True, name=name)
                          for w, name in ((W_Q, "W_q"), (W_K, "W_k"), (W_V, "W_v")))
-    output, weights = attention(query, key, value, scale=Tensor(1 / math.sqrt(4), name="1/√d_k"))
+    output, weights = attention(query, key, value, scale=Tensor(1 / math.sqrt(key.shape[-1]), name="1/√d_k"))
     assert weights.node is not None
     for tensor, name in ((query, "Q"), (key, "K"), (value, "V"), (weights.node.inputs[0], "scores"),
                          (weights, "weights"), (output, "output")):
@@ -181,6 +181,11 @@ def run(out: Path, progress: Callable[[int, int], None] | None) -> dict[str, Any
     report["off"] = [entry.get("name") or entry["claim"] for entry in [*checks, *report["saturation"]["claims"]]
                      if not entry["ok"]]
     return report
+
+
+def as_json(report: dict[str, Any]) -> str:
+    """The report as one object; JSON has no NaN and no infinity, so they are strings."""
+    return json.dumps(json.loads(json.dumps(report), parse_constant=str), indent=2)
 
 
 def as_text(report: dict[str, Any]) -> str:
@@ -282,8 +287,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error(f"--out {args.out}: {error.strerror}")
     try:
         report = run(args.out, progress_line if sys.stderr.isatty() else None)
-        plain = json.loads(json.dumps(report), parse_constant=str)          # JSON has no NaN and no infinity
-        print(json.dumps(plain, indent=2) if args.json else as_text(report), flush=True)
+        print(as_json(report) if args.json else as_text(report), flush=True)
     except KeyboardInterrupt:
         print(f"{_wiped()}interrupted", file=sys.stderr)
         return 130

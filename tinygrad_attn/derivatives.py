@@ -22,13 +22,18 @@ def leaves(inputs: Any) -> tuple[Tensor, ...]:
     return tuple(Tensor(operand(x), requires_grad=True) for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
 
 
+def made_of(*ys: Tensor) -> set[int]:
+    """The `id` of every value that went into `ys` through recorded ops, and of `ys` themselves."""
+    return {id(x) for x in (*ys, *(source for node in topological_order(*ys) for source in node.inputs))}
+
+
 def value_of(fn: Callable[..., Any], xs: Sequence[Tensor]) -> Tensor:
     """fn(*xs), which must be a Tensor."""
     y = fn(*xs)
     if not isinstance(y, Tensor):
         raise TypeError(f"{getattr(fn, '__name__', 'the function')} returned a {type(y).__name__}; to be "
                         "differentiated it must return a Tensor, computed from its inputs by Tensor ops")
-    used = {id(x) for x in (y, *(source for node in topological_order(y) for source in node.inputs))}
+    used = made_of(y)
     if not any(id(x) in used for x in xs):
         raise GraphError("the output of the function does not depend on its inputs through recorded ops. Inside it, "
                          ".numpy(), .detach(), and derivatives without create_graph=True cut the graph")

@@ -250,9 +250,9 @@ def primitive(forward: Callable[..., Any]) -> Primitive:
     return Primitive(forward)
 
 
-def topological_order(root: Value) -> list[Node]:
-    """The nodes that `root` was computed by, newest first: each before all that it was computed from."""
-    pending = [root.node] if root.node else []
+def topological_order(*roots: Value) -> list[Node]:
+    """The nodes that `roots` were computed by, newest first: each before all that it was computed from."""
+    pending = [root.node for root in roots if root.node]
     seen = set(pending)
     while pending:
         for x in pending.pop().inputs:
@@ -364,7 +364,7 @@ def _seed(root: Value, gradient: Any, caller: str) -> Any:
     if np.shape(array) != shape:
         raise ShapeError(f"{caller}: gradient has shape {np.shape(array)}, the value {shape}; they must agree")
     tracked = isinstance(gradient, Value) and gradient._requires_grad
-    return gradient if tracked else np.array(array).astype(dtype, casting="same_kind")[()]
+    return gradient if tracked else np.asarray(array).astype(dtype, casting="same_kind")[()]
 
 
 _handing_out = threading.Lock()     # two threads may add to the gradient of one leaf

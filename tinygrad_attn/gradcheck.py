@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .engine import enable_grad, grad, operand, topological_order
+from .derivatives import made_of
+from .engine import enable_grad, grad, operand
 from .errors import GradcheckError, GraphError
 from .tensor import Tensor
 
@@ -126,7 +127,7 @@ def _check(fn: Callable[..., Any], names: list[str], arrays: list[np.ndarray], e
     if not np.array_equal(_flat(ys), _flat(_call(fn, arrays)[1]), equal_nan=True):
         raise RuntimeError("gradcheck: fn is not deterministic: at the same point, two calls differ. Make its "
                            "generator (of dropout, say) anew from a seed in each call")
-    used = {id(x) for y in ys for x in (y, *(source for node in topological_order(y) for source in node.inputs))}
+    used = made_of(*ys)
     tracked = [i for i, x in enumerate(xs) if x.requires_grad and x.size]
     rows = [grad(y, [xs[i] for i in tracked], seed.reshape(y.shape), allow_unused=True)
             for y in ys for seed in np.eye(y.size)]

@@ -414,11 +414,12 @@ def getitem(x, *, index):
 @primitive
 def scatter(x, *, index, shape):
     """Zeros of `shape` with x added at `index`, once for each time that it names a place: getitem transposed"""
-    out = np.zeros(shape, at_least_single(x).dtype)
+    wide = at_least_single(x)
+    out = np.zeros(shape, wide.dtype)
     if any(isinstance(i, np.ndarray) and i.dtype != bool for i in index):
-        np.add.at(out, index, at_least_single(x))
+        np.add.at(out, index, wide)
     else:                                   # slices and masks name no place twice
-        out[index] = x
+        out[index] = wide
     return _narrow(out, x)
 getitem.defvjp(lambda g, out, x, *, index: scatter(g, index=index, shape=x.shape))
 scatter.defvjp(lambda g, out, x, *, index, shape: getitem(g, index=index))

@@ -52,7 +52,7 @@ class Tensor(Value):
             raise GraphError(f"the data of a result is what {self.node.op.name} computed; only a leaf's can be set")
         if np.shape(operand(new)) != self.shape:
             raise ShapeError(f"data: the leaf has shape {self.shape}, the new data {np.shape(operand(new))}")
-        self._array = _owned(np.asarray(operand(new)).astype(self.dtype, casting="same_kind"))
+        self._array = _owned(np.asarray(operand(new)).astype(self.dtype, casting="same_kind", copy=False))
 
     @property
     def requires_grad(self) -> bool:
@@ -197,16 +197,19 @@ class Tensor(Value):
         return self.__array_function__(ufunc, (), inputs, {})
 
     def __array_function__(self, function, types, args, params):
-        name = f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
         if function in _WITHOUT_DERIVATIVE:
             return function(*_plain(args), **{key: _plain(param) for key, param in params.items()})
         if function not in _FROM_NUMPY:
-            raise TypeError(f"{name} is not defined for Tensors: compose it of ops that are, make it one with "
-                            "@primitive, or write .numpy() to leave the graph")
+            raise TypeError(f"{_full_name(function)} is not defined for Tensors: compose it of ops that are, make it "
+                            "one with @primitive, or write .numpy() to leave the graph")
         try:
             return _FROM_NUMPY[function](*args, **params)
         except TypeError as error:
-            raise TypeError(f"{name} of a Tensor: {error}") from None
+            raise TypeError(f"{_full_name(function)} of a Tensor: {error}") from None
+
+
+def _full_name(function: Any) -> str:
+    return f"{getattr(function, '__module__', 'numpy')}.{function.__name__}"
 
 
 def _owned(data: Any, dtype: Any = None) -> Any:

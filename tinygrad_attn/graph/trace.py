@@ -94,13 +94,12 @@ def trace(*tensors: Tensor) -> Trace:
 
 def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node, str]]:
     """All nodes, oldest first, and the names that users gave to their results."""
-    nodes = {node for t in tensors for node in topological_order(t)}
+    nodes = topological_order(*tensors)[::-1]
     for node in nodes:
         if node.out is None:
             raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward()")
     results = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
-    return (sorted(nodes, key=lambda node: node.tick),
-            {x.node: str(x.name) for x in results if x.node and x.name})
+    return nodes, {x.node: str(x.name) for x in results if x.node and x.name}
 
 
 def _number(x: Any) -> str:
