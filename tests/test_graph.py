@@ -110,6 +110,8 @@ def test_a_freed_graph_says_when_to_draw():
 def test_only_tensors_have_graphs():
     with pytest.raises(TypeError, match="ndarray has no graph"):
         graph.draw(np.ones(2))
+    with pytest.raises(TypeError, match="one Tensor or more"):
+        graph.draw()
 
 
 def test_a_long_chain_is_drawn_without_recursion():

@@ -311,6 +311,7 @@ def test_defvjp_counts():
     (lambda t: t + None, TypeError, r"add\(\(2, 3\)\): NoneType is not a number"),
     (lambda t: ta.einsum("ij", t, t), ta.ShapeError, "einsum: 'ij' with 2 operands"),
     (lambda t: ta.einsum("ij,jk->ik", t, t), ta.ShapeError, "einsum"),
+    (lambda t: ta.einsum("...j->j", t), ta.ShapeError, r"einsum: the output of '\.\.\.j->j' must have the '\.\.\.'"),
     (lambda t: t.max(axis=0)[5], IndexError, "out of bounds"),
     (lambda t: t ** np.ones((2, 4)), ta.ShapeError, r"power\(\(2, 3\), \(2, 4\)\): lengths 3 and 4 at axis -1"),
     (lambda t: Tensor([1, 2]) ** -1, TypeError, "power.*integer to a negative power"),

@@ -472,6 +472,8 @@ def einsum(subscripts, *operands):
     if not arrow:
         named = "".join(terms).replace(".", "")
         output = "..." + "".join(sorted(c for c in set(named) if named.count(c) == 1))
+    if spare and "..." not in output:
+        raise ShapeError(f"einsum: the output of {subscripts!r} must have the '...' of the inputs; name axes to sum")
     terms = [t.replace("...", spare[len(spare) - n:]) for t, n in zip(terms, widths)]
     return _einsum(*operands, terms=terms, output=output.replace("...", spare))
 

@@ -56,6 +56,8 @@ def trace(*tensors: Tensor) -> Trace:
     Edge(source='n0', target='n1', argument=0)
     Edge(source='n0', target='n1', argument=1)
     """
+    if not tensors:
+        raise TypeError("graph: give one Tensor or more")
     for t in tensors:
         if not isinstance(t, Tensor):
             raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors")
