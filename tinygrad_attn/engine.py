@@ -25,28 +25,36 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .errors import GraphError, GraphFreedError, NotDifferentiableError, ShapeError, broadcast_fault, call_text
 
-# The grad modes entered so far, innermost last. A ContextVar belongs to its thread or asyncio task, so that
-# one thread's no_grad() does not switch off another's recording.
-_modes: ContextVar[tuple[bool, ...]] = ContextVar("modes", default=(True,))
+
+class Mode(NamedTuple):
+    """What goes for the ops that run now: whether they are recorded, and who, if anybody, is told of each."""
+
+    recording: bool = True
+    watcher: Any = None
 
 
-class enable_grad(ContextDecorator):
-    """Inside, ops are recorded, even within an outer `no_grad()`. A context manager and a decorator, without
-    state of its own: it may be entered twice, and leaving it, even by an exception, drops the innermost mode."""
+# The modes entered so far, innermost last. A ContextVar belongs to its thread or asyncio task, so that one
+# thread's no_grad() does not switch off another's recording.
+_modes: ContextVar[tuple[Mode, ...]] = ContextVar("modes", default=(Mode(),))
 
-    recording: ClassVar[bool] = True
+
+class ModeChange(ContextDecorator):
+    """A context manager and a decorator, without state of its own: it may be entered twice, and leaving it, even by
+    an exception, drops the innermost mode."""
+
+    change: ClassVar[dict[str, Any]]
 
     def __enter__(self) -> None:
-        _modes.set((*_modes.get(), self.recording))
+        _modes.set((*_modes.get(), _modes.get()[-1]._replace(**self.change)))
 
     def __exit__(self, *exception: object) -> None:
-        _modes.set(_modes.get()[:-1] or (True,))
+        _modes.set(_modes.get()[:-1] or (Mode(),))
 
     def __call__(self, function: Any) -> Any:
         if any(is_later(function) for is_later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
@@ -56,7 +64,13 @@ class enable_grad(ContextDecorator):
         return super().__call__(function)
 
 
-class no_grad(enable_grad):
+class enable_grad(ModeChange):
+    """Inside, ops are recorded, even within an outer `no_grad()`."""
+
+    change: ClassVar = {"recording": True}
+
+
+class no_grad(ModeChange):
     """Inside, nothing is recorded: for evaluation, and for updating weights.
 
     >>> from tinygrad_attn import Tensor, no_grad
@@ -66,7 +80,7 @@ class no_grad(enable_grad):
     False
     """
 
-    recording = False
+    change: ClassVar = {"recording": False}
 
 
 class Value:
@@ -98,7 +112,7 @@ class Node:
     counting frees a graph at once, without the garbage collector.
     """
 
-    __slots__ = ("args", "inputs", "op", "out", "params", "tick")
+    __slots__ = ("args", "inputs", "line", "op", "out", "params", "tick")       # line: where, if somebody watches
 
     def __init__(self, op: Primitive, inputs: list[Value | None], args: list[Any], params: dict[str, Any]) -> None:
         self.op, self.inputs = op, inputs
@@ -191,9 +205,11 @@ class Primitive:
             out = self.forward(*arrays, **params)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
-        if not any_value:
-            return out
-        return result(out, Node(self, inputs, arrays, params) if any_tracked and _modes.get()[-1] else None)
+        recording, watcher = _modes.get()[-1]
+        node = Node(self, inputs, arrays, params) if any_tracked and recording else None
+        if watcher:
+            watcher.ran(self, arrays, params, out, node)
+        return result(out, node) if any_value else out
 
     def _explain(self, error: Exception, arrays: list[Any], params: dict[str, Any]) -> Exception:
         """The same failure, in terms of this op."""
@@ -288,6 +304,7 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
     useful = leading_to(targets, nodes) if targets else None                # None: everything is
     asked = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
+    watcher = _modes.get()[-1].watcher
     for node in nodes:
         if useful is not None and node not in useful:
             continue
@@ -315,6 +332,8 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
             if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
                 share = unbroadcast(share, array, op, i)
             gradients[key] = gradients[key] + share if key in gradients else share
+            if watcher:
+                watcher.sent_back(node, i, g, share, gradients[key])
     return gradients
 
 

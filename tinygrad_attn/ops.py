@@ -292,7 +292,7 @@ def softmax(x, *, axis=-1, where=None):
     z = _wide(x) if where is None else _masked_out(where, _wide(x))
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
     total = np.add.reduce(e, axis=axis, keepdims=True)      # at least exp(0) = 1, or 0 where nothing takes part
-    return _narrow(e / np.maximum(total, 1), x)
+    return _narrow(e / np.maximum(total, 0.5), x)
 softmax.defvjp(lambda g, out, x, *, axis=-1, where=None:
                out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
