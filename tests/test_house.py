@@ -11,8 +11,8 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "derivatives": 3.5, "gradcheck": 3.6, "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6, "saturation": 4.5,
-          "": 6, "cli": 7, "__main__": 8}
+          "plots": 0.5, "anomaly": 1.5, "derivatives": 3.5, "differences": 3.5, "comparison": 3.6, "gradcheck": 3.7,
+          "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6, "saturation": 4.5, "": 6, "cli": 7, "__main__": 8}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 
 

@@ -4,10 +4,12 @@ Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, 
 """
 
 from . import functional, graph, saturation
+from .anomaly import detect_anomaly
 from .attention import attention, causal_mask, multi_head_attention, padding_mask
 from .derivatives import hessian, jacobian, jvp, vjp
+from .differences import eps_curve
 from .engine import enable_grad, grad, no_grad, primitive
-from .errors import GradcheckError, GraphError, GraphFreedError, NotDifferentiableError, ShapeError
+from .errors import AnomalyError, GradcheckError, GraphError, GraphFreedError, NotDifferentiableError, ShapeError
 from .gradcheck import gradcheck
 from .ops import concatenate, einsum, log_softmax, logsumexp, maximum, minimum, softmax, stack, where
 from .tensor import Tensor
@@ -15,8 +17,9 @@ from .tensor import Tensor
 __version__ = "0.1.0"
 
 __all__ = [
-    "GradcheckError", "GraphError", "GraphFreedError", "NotDifferentiableError", "ShapeError", "Tensor", "attention",
-    "causal_mask", "concatenate", "einsum", "enable_grad", "functional", "grad", "gradcheck", "graph", "hessian",
-    "jacobian", "jvp", "log_softmax", "logsumexp", "maximum", "minimum", "multi_head_attention", "no_grad",
-    "padding_mask", "primitive", "saturation", "softmax", "stack", "vjp", "where",
+    "AnomalyError", "GradcheckError", "GraphError", "GraphFreedError", "NotDifferentiableError", "ShapeError",
+    "Tensor", "attention", "causal_mask", "concatenate", "detect_anomaly", "einsum", "enable_grad", "eps_curve",
+    "functional", "grad", "gradcheck", "graph", "hessian", "jacobian", "jvp", "log_softmax", "logsumexp", "maximum",
+    "minimum", "multi_head_attention", "no_grad", "padding_mask", "primitive", "saturation", "softmax", "stack",
+    "vjp", "where",
 ]

@@ -45,10 +45,11 @@ _modes: ContextVar[tuple[Mode, ...]] = ContextVar("modes", default=(Mode(),))
 
 
 class ModeChange(ContextDecorator):
-    """A context manager and a decorator, without state of its own: it may be entered twice, and leaving it, even by
-    an exception, drops the innermost mode."""
+    """A context manager and a decorator. It keeps no state, so it may be entered twice; leaving it, even by an
+    exception, drops the innermost mode."""
 
-    change: ClassVar[dict[str, Any]]
+    def __init__(self, **change: Any) -> None:
+        self.change = change
 
     def __enter__(self) -> None:
         _modes.set((*_modes.get(), _modes.get()[-1]._replace(**self.change)))
@@ -67,7 +68,8 @@ class ModeChange(ContextDecorator):
 class enable_grad(ModeChange):
     """Inside, ops are recorded, even within an outer `no_grad()`."""
 
-    change: ClassVar = {"recording": True}
+    def __init__(self) -> None:
+        super().__init__(recording=True)
 
 
 class no_grad(ModeChange):
@@ -80,7 +82,8 @@ class no_grad(ModeChange):
     False
     """
 
-    change: ClassVar = {"recording": False}
+    def __init__(self) -> None:
+        super().__init__(recording=False)
 
 
 class Value:
@@ -112,12 +115,13 @@ class Node:
     counting frees a graph at once, without the garbage collector.
     """
 
-    __slots__ = ("args", "inputs", "line", "op", "out", "params", "tick")       # line: where, if somebody watches
+    __slots__ = ("args", "inputs", "line", "op", "out", "params", "tick")
 
     def __init__(self, op: Primitive, inputs: list[Value | None], args: list[Any], params: dict[str, Any]) -> None:
         self.op, self.inputs = op, inputs
         self.args, self.params = args, params
         self.out: Any = None
+        self.line: str                      # of the user's program; set by a watcher, if there is one
         self.tick = _next_tick()
 
 

@@ -26,7 +26,15 @@ class NotDifferentiableError(TypeError):
 
 
 class GradcheckError(AssertionError):
-    """The gradients of the graph and the finite differences disagree."""
+    """The gradients of the graph and the finite differences disagree; `report` has where, and which op is to blame."""
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class AnomalyError(FloatingPointError):
+    """A value or a gradient became NaN or infinite, inside `detect_anomaly()`."""
 
 
 def call_text(op: str, arrays: list[Any], params: dict[str, Any]) -> str:

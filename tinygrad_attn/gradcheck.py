@@ -1,188 +1,270 @@
-"""A side room on floor 3. `gradcheck`: is the gradient that the graph computes the true one?
+"""A side room on floor 4. `gradcheck`: is the gradient that the graph computes the true one? If not, whose fault is it?
 
-The judge is the definition of the derivative. Move one input element by ±eps (times |x| where that is above 1)
-and see how the output moves:
+The judge is the definition of the derivative: move an input and see how the output moves (`differences.py`). It
+knows nothing of graphs and vjps, so it cannot share their mistakes.
 
-    (f(x + eps) − f(x − eps)) / 2 eps  =  f′(x) + O(eps²) + O(rounding / eps)
-
-It knows nothing of graphs and vjps, so it cannot share their mistakes. In float64 with eps = 1e-6 the two error
-terms are near 1e-12 and 1e-10, for values and derivatives near 1.
+When the two disagree, the recorded graph can tell more. Each of its nodes holds an op and the arrays it saw, so each
+op can be judged alone, at the very point where it was used: the first, in the order of the computation, whose own
+rule is wrong is the culprit. If all rules are right, the point itself is looked at. At a kink or a tie the slopes to
+the left and to the right differ, and no rule can be right there. Or a step is too long, or a part of the function
+bypasses the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from .derivatives import made_of
-from .engine import enable_grad, grad, operand
-from .errors import GradcheckError, GraphError
+from .comparison import DIRECTIONS, InputReport, Judge, Mismatch, gradient_of
+from .differences import Function, as_float64, central, forward, one_hot, step_at
+from .engine import Node, topological_order
+from .errors import GradcheckError
+from .plots import figure
 from .tensor import Tensor
+
+METHODS = ("central", "complex", "projected")
 
 
 @dataclass(frozen=True)
-class InputReport:
-    """The largest disagreement in the Jacobian with respect to one input: how large, how large as a share of the
-    largest derivative, and at which element of the input."""
+class Suspect:
+    """What a failed check found when it looked for the cause; `text` says it in words. `kind` is
 
-    name: str
-    shape: tuple[int, ...]
-    max_abs_error: float
-    max_rel_error: float
-    at: tuple[int, ...]
+    - "rule": the vjp of `op` is wrong, for its `argument`, at index `at`;
+    - "kink": that op bends or jumps there, and "domain": it is not finite on both sides;
+    - "jump": the function bends or jumps, outside of any op;
+    - "step": eps is too long; "method": the complex step cannot judge an op that is not analytic;
+    - "bypass": a part of the function is not recorded.
+    """
+
+    kind: str
+    text: str
+    op: str | None = None
+    argument: int | None = None
+    at: tuple[int, ...] | None = None
+    analytic: float | None = None
+    numeric: float | None = None
 
 
 @dataclass(frozen=True)
 class GradcheckReport:
-    """What a check that passed has seen. It is true, so that `assert gradcheck(...)` reads well."""
+    """What a check has seen. It is true if the check passed, so that `assert gradcheck(...)` reads well; a
+    `GradcheckError` carries one that is false, with a `suspect`."""
 
     order: int
     inputs: tuple[InputReport, ...]
+    method: str = "central"
+    passed: bool = True
+    suspect: Suspect | None = None
 
     @property
     def max_abs_error(self) -> float:
         return max(entry.max_abs_error for entry in self.inputs)
 
+    @property
+    def checked(self) -> str:
+        """What was compared, and so what was not."""
+        if self.method != "projected":
+            return "every element of the Jacobian"
+        return (f"uᵀ J v for {DIRECTIONS} drawn pairs of weights u of the outputs and a direction v of the input, for "
+                "each input and order. No element was compared by itself: an error E of the Jacobian J was seen if, "
+                "and only if, |uᵀ E v| exceeds the tolerance for one of these pairs")
+
     def __bool__(self) -> bool:
-        return True
+        return self.passed
 
     def __str__(self) -> str:
         rows = [("input", "shape", "abs. error", "rel. error", "at")]
-        rows += [(e.name, str(e.shape), f"{e.max_abs_error:.1e}", f"{e.max_rel_error:.1e}", str(e.at))
-                 for e in self.inputs]
+        rows += [(e.name, str(e.shape), f"{e.max_abs_error:.1e}", f"{e.max_rel_error:.1e}",
+                  "-" if e.at is None else str(e.at)) for e in self.inputs]
         widths = [max(map(len, column)) for column in zip(*rows)]
-        lines = ["  ".join(cell.ljust(n) for cell, n in zip(row, widths)).rstrip() for row in rows]
-        return "\n".join([f"gradcheck passed, order {self.order}", *lines])
+        return "\n".join([
+            f"gradcheck {'passed' if self.passed else 'FAILED'}, order {self.order}, method {self.method}",
+            *("  ".join(cell.ljust(n) for cell, n in zip(row, widths)).rstrip() for row in rows),
+            f"compared: {self.checked}", *([self.suspect.text] if self.suspect else [])])
+
+    def plot(self) -> Any:
+        """The error at each element, a heat map for each input, as a matplotlib Figure (extra `[plot]`). Axes before
+        the last lie one below the other. Agreement to 1e-17 and better is one colour, and NaN is the worst."""
+        if any(entry.errors is None for entry in self.inputs):
+            raise ValueError('gradcheck: method="projected" compares no elements; for a picture use "central"')
+        picture, axes = figure(1, len(self.inputs), size=(3.4 * len(self.inputs) + 1.2, 3.4))
+        from matplotlib.colors import LogNorm
+        for ax, entry in zip(np.atleast_1d(axes), self.inputs):
+            errors = np.clip(np.nan_to_num(np.atleast_1d(np.asarray(entry.errors)), nan=np.inf), 1e-17, 1e2)
+            table = errors.reshape(-1, errors.shape[-1])
+            shown = ax.imshow(table, norm=LogNorm(1e-17, 1e2), cmap="magma", aspect="auto", interpolation="nearest")
+            ax.grid(False)
+            ax.set(title=f"{entry.name} {entry.shape}", xlabel="last axis", ylabel="all other axes")
+            for axis, n in ((ax.xaxis, table.shape[1]), (ax.yaxis, table.shape[0])):
+                axis.set_ticks(np.unique(np.linspace(0, n - 1, min(n, 6)).round().astype(int)))
+        picture.colorbar(shown, ax=list(np.atleast_1d(axes)), label="absolute error")
+        return picture
 
 
 def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-              order: int = 1) -> GradcheckReport:
-    """Compare the whole Jacobian of `fn(*inputs)`, by vjps, with central differences, element by element.
+              order: int = 1, method: str = "central", rng: Any = None) -> GradcheckReport:
+    """Compare the Jacobian of `fn(*inputs)`, by vjps, with the definition of the derivative.
 
     `inputs` is a tuple, or one input. Floating ones must be float64 and are made leaves; integer and boolean
     ones are constants. Inputs are left untouched. `fn` returns a Tensor, or several. An element passes if
     |analytic − numeric| ≤ atol + rtol |numeric|. `order=2` checks the gradient's gradient as well, and so on.
 
-    A mismatch is a GradcheckError, which names the input, the index and both numbers. A check that could not tell
-    right from wrong is refused: float32 inputs, a function that is not deterministic, or one that does not depend
-    on an input through the graph.
+    - `method="central"`: each element by a central difference of step `eps`, times |x| where that is above 1.
+    - `method="complex"`: each element by the complex step, exact to rounding, for ops that are analytic as NumPy
+      computes them; another op is a TypeError that names it. `eps` is not used.
+    - `method="projected"`: along a few directions drawn from `rng` (a generator or a seed, 0 if not given), in six
+      evaluations an input, however many elements it has. `report.checked` says what that can miss.
+
+    A mismatch is a GradcheckError. It names the input, the index, both numbers, and the op whose rule is wrong, or
+    else says what is suspicious about the point; its `.report` has it all. A check that could not tell right from
+    wrong is refused: float32 inputs, a function that is not deterministic, or one that does not depend on an input
+    through the graph.
 
     >>> from tinygrad_attn import gradcheck, softmax
     >>> gradcheck(softmax, [1.0, 2.0, 3.0], order=2).max_abs_error < 1e-8
     True
+    >>> gradcheck(softmax, [1.0, 2.0, 3.0], method="complex").max_abs_error < 1e-15
+    True
     """
-    names, arrays = _as_float64(inputs)
+    names, arrays = as_float64(inputs, "gradcheck")
     if order < 1 or order != int(order):
         raise ValueError(f"gradcheck: order={order}; it is 1 for gradients, 2 for gradients of gradients, and so on")
     if not (0 < eps < np.inf and 0 <= atol < np.inf and 0 <= rtol < np.inf):
         raise ValueError(f"gradcheck: eps={eps}, atol={atol}, rtol={rtol}; they are finite, the step is above 0, and "
                          "the tolerances are not below")
+    if method not in METHODS:
+        raise ValueError(f"gradcheck: method={method!r}; it is one of {', '.join(METHODS)}")
+    judge = Judge(names, eps, method, np.random.default_rng(0 if rng is None else rng))
     entries: list[InputReport] = []
-    for k in range(order):
-        checked = _check(fn, names, arrays, eps, atol, rtol, first=k == 0)
-        entries = [max(pair, key=lambda e: e.max_abs_error) for pair in zip(entries or checked, checked)]
-        if k + 1 < order:
-            fn = _gradient_of(fn, arrays)
-    return GradcheckReport(order, tuple(entries))
+    derivative = fn
+    for k in range(1, order + 1):
+        compared = list(judge.comparisons(derivative, arrays, strict=k == 1))
+        found = [comparison.report(names[comparison.i]) for comparison in compared]
+        entries = [old.merged(new) for old, new in zip(entries, found)] if entries else found
+        for comparison in compared:
+            for worst in islice(comparison.mismatches(atol, rtol), 1):
+                suspect = _suspect(fn, derivative, arrays, judge, worst, k)
+                numbers = _numbers(names[worst.i], worst, atol, rtol)
+                raise GradcheckError(f"gradcheck: {numbers}. {suspect.text}.",
+                                     GradcheckReport(k, tuple(entries), method, passed=False, suspect=suspect))
+        if k < order:
+            derivative = gradient_of(derivative, arrays)
+    return GradcheckReport(order, tuple(entries), method)
 
 
-def _as_float64(inputs: Any) -> tuple[list[str], list[np.ndarray]]:
-    """For each input a name and a fresh contiguous array, so that neither views nor overlaps matter."""
-    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-    names = [getattr(x, "name", None) or f"input {i}" for i, x in enumerate(inputs)]
-    arrays = [np.array(operand(x), order="C") for x in inputs]
-    for name, array in zip(names, arrays):
-        if array.dtype.kind in "fc" and array.dtype != np.float64:
-            raise TypeError(f"gradcheck: {name} is {array.dtype}; the check is made in float64 (in float32 a step of "
-                            "1e-6 is lost in rounding): write .astype(np.float64)")
-    if not any(array.dtype == np.float64 and array.size for array in arrays):
-        raise ValueError("gradcheck: nothing to check: no input is a float64 array with an element")
-    return names, arrays
+def _numbers(name: str, m: Mismatch, atol: float, rtol: float) -> str:
+    of = "a weighted sum of the outputs" if m.row is None else f"output element {m.row}"
+    return (f"{name} at {list(m.at)}, {of}: analytic {m.analytic:.10g}, numeric {m.numeric:.10g}; absolute error "
+            f"{m.error:.3g}, relative {m.error / max(abs(m.analytic), abs(m.numeric)):.3g} (allowed: atol={atol:g} + "
+            f"rtol={rtol:g} · |numeric|)")
 
 
-def _call(fn: Callable[..., Any], arrays: list[np.ndarray]) -> tuple[list[Tensor], list[Tensor]]:
-    """Fresh leaves made of the arrays, and the outputs of fn on them."""
-    xs = [Tensor(a, requires_grad=a.dtype == np.float64) for a in arrays]
-    with enable_grad():
-        out = fn(*xs)
-    ys = list(out) if isinstance(out, (tuple, list)) else [out]
-    if not all(isinstance(y, Tensor) for y in ys):
-        raise TypeError(f"gradcheck: fn returned {', '.join(type(y).__name__ for y in ys)}; it must return Tensors, "
-                        "computed from its inputs by Tensor ops")
-    return xs, ys
+def _suspect(fn: Callable[..., Any], derivative: Callable[..., Any], arrays: list[np.ndarray], judge: Judge,
+             worst: Mismatch, order: int) -> Suspect:
+    """The cause of a mismatch in `derivative`, which is `fn`, or its gradient, or that of its gradient, by order."""
+    innocent: list[Suspect] = []
+    for node in reversed(topological_order(*Function(fn, "gradcheck").recorded(arrays)[1])):
+        for suspect in _trial(node, judge, order) if np.size(node.out) and node.inputs else ():
+            if suspect.kind == "rule":
+                return suspect
+            innocent.append(suspect)
+    near = Slopes.of(Function(derivative, "gradcheck"), arrays, worst, judge.eps)
+    every = "Every op's own rule is right at the arrays it saw"
+    if judge.method == "complex" and abs(near.middle - worst.analytic) < 0.5 * worst.error:
+        return Suspect("method", f"{every}, and a central difference agrees with the graph: an op is not analytic in "
+                                 'NumPy\'s complex arithmetic, so that method="complex" cannot judge this function')
+    if innocent:
+        return replace(innocent[0], text=f"{every}; but {innocent[0].text}")
+    if not near.finite:
+        return Suspect("domain", f"{every}, but the function is not finite on both sides of this point")
+    if near.bend(worst):
+        return Suspect("jump", f"{every}, but the function itself has a kink, a tie or a jump here, outside of any op "
+                               f"(a branch on values, perhaps): {near}")
+    if abs(near.closer - worst.analytic) < 0.5 * worst.error:
+        return Suspect("step", f"{every}, and a step ten times shorter gives {near.closer:.6g}: eps={judge.eps:g} is "
+                               "too long here")
+    return Suspect("bypass", f"{every}, and the function is smooth here: a part of it depends on "
+                             f"{judge.names[worst.i]} without being recorded, through .numpy(), .detach(), no_grad(), "
+                             "or a vjp that does one of these")
 
 
-def _flat(ys: list[Tensor]) -> np.ndarray:
-    return np.concatenate([y.numpy().ravel() for y in ys])
+def _trial(node: Node, judge: Judge, order: int) -> Iterator[Suspect]:
+    """What is wrong with one op, with respect to its tracked arguments, at the arrays that it saw."""
+    tracked = [i for i, x in enumerate(node.inputs) if x is not None and x._requires_grad]
+    arrays = [np.array(node.args[i], np.float64) for i in tracked]
+
+    def derivative(*xs: Tensor) -> Any:
+        args = list(node.args)
+        for i, x in zip(tracked, xs):
+            args[i] = x
+        return node.op(*args, **node.params)
+    large = np.size(node.out) * max((a.size for a in arrays), default=0) > 4_000_000
+    alone = Judge([], judge.eps, "projected" if large else "central", judge.rng)
+    for k in range(1, order + 1):
+        for comparison in alone.comparisons(derivative, arrays):
+            # Tighter than the check itself, since an error may grow on its way to the output.
+            for mismatch in islice(comparison.mismatches(atol=1e-7, rtol=1e-5), 200):
+                near = Slopes.of(Function(derivative, "gradcheck"), arrays, mismatch, judge.eps)
+                yield from _verdict(node.op.name, tracked[mismatch.i], mismatch, near, k)
+        if k < order:
+            derivative = gradient_of(derivative, arrays)
 
 
-def _check(fn: Callable[..., Any], names: list[str], arrays: list[np.ndarray], eps: float, atol: float, rtol: float,
-           first: bool) -> list[InputReport]:
-    xs, ys = _call(fn, arrays)
-    if not sum(y.size for y in ys):
-        raise ValueError("gradcheck: nothing to check: the output of fn has no elements")
-    if not np.array_equal(_flat(ys), _flat(_call(fn, arrays)[1]), equal_nan=True):
-        raise RuntimeError("gradcheck: fn is not deterministic: at the same point, two calls differ. Make its "
-                           "generator (of dropout, say) anew from a seed in each call")
-    used = made_of(*ys)
-    tracked = [i for i, x in enumerate(xs) if x.requires_grad and x.size]
-    rows = [grad(y, [xs[i] for i in tracked], seed.reshape(y.shape), allow_unused=True)
-            for y in ys for seed in np.eye(y.size)]
-    entries = []
-    for i in tracked:
-        name, x = names[i], xs[i]
-        if first and id(x) not in used:
-            raise GraphError(f"gradcheck: no output depends on {name} through recorded ops; its gradient would be "
-                             "None: there is nothing to check. Is it used by .numpy(), .detach() or under no_grad()?")
-        analytic = np.array([row[tracked.index(i)].numpy().ravel() for row in rows])
-        numeric = np.stack([_difference(fn, arrays, i, index, eps) for index in np.ndindex(x.shape)], axis=1)
-        entries.append(_compare(name, x.shape, analytic, numeric, atol, rtol))
-    return entries
+def _verdict(op: str, argument: int, m: Mismatch, near: Slopes, order: int) -> Iterator[Suspect]:
+    """Is a mismatch in one op due to its rule, or to the point? If it is due to the step, nothing is said."""
+    where, facts = f"`{op}`, argument {argument}, at {m.at}", (op, argument, m.at, m.analytic, m.numeric)
+    numbers = f"analytic {m.analytic:.6g}, numeric {m.numeric:.6g}"
+    if not (near.finite and np.isfinite(m.numeric)) or (np.isnan(m.analytic) and not near.all_finite):
+        yield Suspect("domain", f"{where}, is not finite on both sides of its point: {numbers}", *facts)
+    elif near.bend(m):
+        yield Suspect("kink", f"{where}, stands at a kink, a tie or a jump: {near}", *facts)
+    elif near.settled(m) or np.isnan(m.analytic):
+        of = "" if order == 1 else f" (in the derivative of order {order})"
+        yield Suspect("rule", f"{where}: {numbers}. This is the first op whose own rule is wrong{of}", *facts)
 
 
-def _difference(fn: Callable[..., Any], arrays: list[np.ndarray], i: int, index: tuple[int, ...],
-                eps: float) -> np.ndarray:
-    """d outputs / d arrays[i][index], by a central difference."""
-    def at(step: float) -> tuple[np.ndarray, float]:
-        moved = [a.copy() if k == i else a for k, a in enumerate(arrays)]
-        moved[i][index] += step * max(1.0, abs(arrays[i][index]))       # a step that rounding does not swallow
-        return _flat(_call(fn, moved)[1]), moved[i][index]
-    (above, x_above), (below, x_below) = at(eps), at(-eps)
-    return (above - below) / (x_above - x_below)            # the step that was taken, after rounding
+@dataclass(frozen=True)
+class Slopes:
+    """How an output moves with one element: to the left of the point, across it, to the right; and, with a tenth of
+    the step, across it, and by how much left and right then differ. And whether all outputs stay finite."""
 
+    left: float
+    middle: float
+    right: float
+    closer: float
+    gap: float
+    all_finite: bool
 
-def _compare(name: str, shape: tuple[int, ...], analytic: np.ndarray, numeric: np.ndarray, atol: float,
-             rtol: float) -> InputReport:
-    """Both are (outputs, elements of the input)."""
-    same = analytic == numeric                              # two equal infinities agree; a NaN never does
-    error = np.where(same, 0.0, np.abs(np.subtract(analytic, numeric, where=~same, out=np.zeros_like(analytic))))
-    excess = np.where(np.isnan(error), np.inf, error - atol - rtol * np.where(same, 0.0, np.abs(numeric)))
-    row, column = np.unravel_index(np.argmax(excess), excess.shape)
-    if not excess[row, column] <= 0:
-        a, n, e = analytic[row, column], numeric[row, column], error[row, column]
-        index = [int(k) for k in np.unravel_index(column, shape)]
-        raise GradcheckError(
-            f"gradcheck: {name} at {index}, output element {row}: analytic {a:.10g}, numeric {n:.10g}; absolute error "
-            f"{e:.3g}, relative {e / max(abs(a), abs(n)):.3g} (allowed: atol={atol:g} + rtol={rtol:g} · |numeric|). "
-            "Either a vjp is wrong, or the point is a kink, a tie or a jump, across which a difference means nothing, "
-            "or eps·|x| is too long a step here: try a smaller eps")
-    column = np.unravel_index(np.argmax(error), error.shape)[1]
-    scale = np.abs(numeric[np.isfinite(numeric)]).max(initial=0.0)
-    return InputReport(name, shape, float(error.max()), float(error.max() / scale) if scale else 0.0,
-                       tuple(int(k) for k in np.unravel_index(column, shape)))
+    @classmethod
+    def of(cls, f: Function, arrays: list[np.ndarray], m: Mismatch, eps: float) -> Slopes:
+        v, h = one_hot(arrays[m.i], m.at), step_at(arrays[m.i], m.at, eps)
+        with np.errstate(all="ignore"):
+            left, right, near_left, near_right = (forward(f, arrays, m.i, v, step) for step in (-h, h, -h / 10, h / 10))
+            middle, closer = (central(f, arrays, m.i, v, step) for step in (h, h / 10))
+        return cls(m.of(left), m.of(middle), m.of(right), m.of(closer), abs(m.of(near_right) - m.of(near_left)),
+                   bool(np.isfinite([left, right]).all()))
 
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite([self.left, self.middle, self.right]).all())
 
-def _gradient_of(fn: Callable[..., Any], arrays: list[np.ndarray]) -> Callable[..., Any]:
-    """The function to check for the next order: x ↦ d (Σ c · fn(x)) / dx, with weights c drawn once."""
-    rng = np.random.default_rng(0)
-    weights = [rng.uniform(0.5, 1.5, y.shape) for y in _call(fn, arrays)[1]]
+    def bend(self, m: Mismatch) -> bool:
+        """Is this a kink, where any number between the slopes is a fair answer? At one, other than in a curve that is
+        sharp but smooth, left and right differ as much however short the step."""
+        low, high = sorted((self.left, self.right))
+        slack = 0.02 * (high - low)
+        fair = low - slack <= m.analytic <= high + slack
+        return fair and high - low > 0.5 * m.error and self.gap > 0.5 * (high - low)
 
-    def gradient(*xs: Tensor) -> Any:
-        out = fn(*xs)
-        ys = out if isinstance(out, (tuple, list)) else [out]
-        total: Any = sum((y * c).sum() for y, c in zip(ys, weights))
-        return grad(total, [x for x in xs if x.requires_grad], create_graph=True, allow_unused=True)
-    return gradient
+    def settled(self, m: Mismatch) -> bool:
+        """Does a shorter step give the same number?"""
+        change = abs(self.closer - m.numeric)
+        return change <= 0.1 * m.error and change <= 0.1 * max(abs(self.closer), abs(m.numeric)) + 1e-5
+
+    def __str__(self) -> str:
+        return (f"the slope is {self.left + 0.0:.6g} to the left and {self.right + 0.0:.6g} to the right, and a "
+                "difference across both means nothing")

@@ -1,0 +1,143 @@
+"""detect_anomaly stops at the first op that makes NaN or infinity, and says where it was called."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tinygrad_attn as ta
+from tinygrad_attn import AnomalyError, Tensor, detect_anomaly, ops
+
+
+def leaf(data):
+    return Tensor(data, requires_grad=True)
+
+
+def test_forward_names_the_op_the_shapes_and_the_line():
+    x = leaf([[1.0, -1.0, 2.0]])
+    with detect_anomaly(), pytest.raises(AnomalyError) as caught:
+        x.log().exp()
+    text = str(caught.value)
+    assert text.startswith("log((1, 3)), forward: 1 of 3 elements of the output became NaN, at ")
+    assert "test_anomaly.py:" in text
+    assert text.endswith("in test_forward_names_the_op_the_shapes_and_the_line: x.log().exp()")
+
+
+def test_backward_names_the_op_and_the_line_that_called_it_not_that_of_the_walk():
+    x = leaf([0.0, 4.0])
+    with detect_anomaly():
+        root = x.sqrt()                     # the line to name
+        loss = (root * 3).sum()
+        with pytest.raises(AnomalyError, match=(r"^sqrt\(\(2,\)\), backward: 1 of 2 elements of the gradient of "
+                                                r"argument 0 became inf; the op was called at .*: root = x.sqrt")):
+            loss.backward()
+    assert x.grad is None
+
+
+def test_the_first_op_is_named_not_one_that_passes_it_on():
+    def unstable_log_softmax(x):
+        e = x.exp()
+        return (e / e.sum()).log()
+    with detect_anomaly(), pytest.raises(AnomalyError, match=r"^exp\(\(2,\)\), forward: 1 of 2 .* inf, .*: e = x.exp"):
+        unstable_log_softmax(leaf([1000.0, 1.0]))
+
+
+def test_the_gradient_of_an_op_in_library_code_is_told_at_the_line_that_called_the_library():
+    x = leaf(np.zeros((2, 3)))
+    with detect_anomaly():
+        y = (x * x).sum(axis=-1).sqrt()
+        with pytest.raises(AnomalyError, match=r"^sqrt.*backward"):
+            y.sum().backward()
+        q = leaf(np.full((2, 3), 1e200))
+        with pytest.raises(AnomalyError, match=r"^matmul.*forward.*: ta\.attention\(q, q, q\)"):
+            ta.attention(q, q, q)
+
+
+def test_nan_is_reported_also_when_it_came_in_and_says_so():
+    x = leaf([np.nan, 1.0])
+    with detect_anomaly(), pytest.raises(AnomalyError, match=r"^multiply.*\(argument 0 had NaN already"):
+        x * 2
+
+
+def test_infinities_that_were_given_may_be_passed_on_but_may_not_become_nan():
+    scores, mask = leaf(np.zeros((2, 2))), np.array([[0.0, -np.inf], [0.0, 0.0]])
+    with detect_anomaly():
+        weights = (scores + mask).softmax()
+        weights.sum().backward()
+        with pytest.raises(AnomalyError, match=r"^subtract.*became NaN"):
+            (scores + mask) - mask
+    np.testing.assert_array_equal(scores.grad, 0)
+
+
+def test_a_sum_of_finite_gradients_that_overflows_is_found():
+    x = leaf([1.0])
+    with detect_anomaly():
+        both = ta.concatenate([x * 1.5e308, x * 1.5e308])
+        with pytest.raises(AnomalyError, match=r"the sum of the gradients of argument 0, .* became inf"):
+            both.backward(np.ones(2))
+
+
+def test_with_create_graph_the_op_of_the_forward_pass_is_named_and_not_one_inside_its_rule():
+    x = leaf([0.0, 4.0])
+    with detect_anomaly():
+        y = x.sqrt().sum()
+        with pytest.raises(AnomalyError, match=r"^sqrt\(\(2,\)\), backward"):
+            ta.grad(y, x, create_graph=True)
+        slope = ta.grad((x * x).sum(), x, create_graph=True)
+        ta.grad(slope.sum(), x)
+
+
+def test_a_rule_may_compute_infinities_that_it_does_not_send_back():
+    x = leaf([0.0, 2.0])
+    with detect_anomaly():
+        ops.power(x, leaf([0.0, 2.0])).sum().backward()
+    np.testing.assert_array_equal(x.grad, [0, 4])
+
+
+def test_a_forward_pass_outside_is_told_from_one_inside():
+    y = leaf([0.0]).sqrt()
+    with detect_anomaly(), pytest.raises(AnomalyError, match="unknown line: the forward pass was outside"):
+        y.backward()
+
+
+def test_it_works_with_arrays_under_no_grad_as_a_decorator_and_nested():
+    with detect_anomaly(), pytest.raises(AnomalyError, match=r"^softmax"):
+        ta.softmax(np.array([np.nan]))
+    with detect_anomaly(), ta.no_grad(), pytest.raises(AnomalyError, match=r"^log"):
+        leaf([-1.0]).log()
+
+    @detect_anomaly()
+    def loss(x):
+        with detect_anomaly():
+            pass
+        return x.log()
+    for _ in range(2):
+        with pytest.raises(AnomalyError, match=r"return x\.log\(\)"):
+            loss(leaf([-1.0]))
+
+
+def test_afterwards_and_in_other_threads_all_is_as_before():
+    before = np.geterr()
+    with pytest.raises(AnomalyError), detect_anomaly():
+        leaf([-1.0]).log()
+    assert np.geterr() == before
+    found = []
+
+    def other():
+        with np.errstate(all="ignore"):
+            found.append(leaf([-1.0]).log())
+    with detect_anomaly():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert np.isnan(found[0].numpy()).all()
+    with pytest.raises(RuntimeWarning):     # NumPy's own, an error in these tests
+        leaf([-1.0]).log()
+
+
+def test_integers_booleans_and_empty_arrays_are_no_anomalies():
+    with detect_anomaly():
+        x = leaf([1.0, 2.0])
+        ta.where(x > 1, x, x[:0].sum()).sum().backward()
+        x[np.array([1, 0])].sum()
+    assert issubclass(AnomalyError, FloatingPointError)
