@@ -33,15 +33,17 @@ from .errors import GraphError, GraphFreedError, NotDifferentiableError, ShapeEr
 
 
 class Mode(NamedTuple):
-    """What goes for the ops that run now: whether they are recorded, and who, if anybody, is told of each."""
+    """What goes for the ops that run now: whether they are recorded, who, if anybody, is told of each, and what went
+    before."""
 
     recording: bool = True
     watcher: Any = None
+    outer: Mode | None = None
 
 
-# The modes entered so far, innermost last. A ContextVar belongs to its thread or asyncio task, so that one
-# thread's no_grad() does not switch off another's recording.
-_modes: ContextVar[tuple[Mode, ...]] = ContextVar("modes", default=(Mode(),))
+# A ContextVar belongs to its thread or asyncio task: one thread's no_grad() does not switch off another's recording.
+_USUAL = Mode()
+_mode: ContextVar[Mode] = ContextVar("mode", default=_USUAL)
 
 
 class ModeChange(ContextDecorator):
@@ -52,10 +54,10 @@ class ModeChange(ContextDecorator):
         self.change = change
 
     def __enter__(self) -> None:
-        _modes.set((*_modes.get(), _modes.get()[-1]._replace(**self.change)))
+        _mode.set((outer := _mode.get())._replace(outer=outer, **self.change))
 
     def __exit__(self, *exception: object) -> None:
-        _modes.set(_modes.get()[:-1] or (Mode(),))
+        _mode.set(_mode.get().outer or _USUAL)
 
     def __call__(self, function: Any) -> Any:
         if any(is_later(function) for is_later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
@@ -209,7 +211,7 @@ class Primitive:
             out = self.forward(*arrays, **params)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
-        recording, watcher = _modes.get()[-1]
+        recording, watcher, _ = _mode.get()
         node = Node(self, inputs, arrays, params) if any_tracked and recording else None
         if watcher:
             watcher.ran(self, arrays, params, out, node)
@@ -308,7 +310,7 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
     useful = leading_to(targets, nodes) if targets else None                # None: everything is
     asked = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
-    watcher = _modes.get()[-1].watcher
+    watcher = _mode.get().watcher
     for node in nodes:
         if useful is not None and node not in useful:
             continue
