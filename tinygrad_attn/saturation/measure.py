@@ -1,0 +1,442 @@
+"""The thesis, measured: unscaled scores saturate the softmax, and its gradient vanishes.
+
+`sweep` draws queries, keys and values, standard normal, and runs the framework's own attention forward and backward.
+The loss is the attention's output itself, with values of width 1: it is linear in the weights, so whatever vanishes
+on the way back vanishes in the softmax. How much that lets through is also measured without any loss, as the Frobenius
+norm of its Jacobian diag(p) − p pᵀ, one vjp for each row.
+
+Beside each number stands what theory says (`theory.py`), and a witness that knows no graph: differences.
+
+**Why the witness takes a complex step.** At d_k = 4096 the median norm is near 1e-8, and of single draws 1e-70. A
+central difference subtracts two weights that agree in all their digits, and sees nothing below 1e-16 / 1e-5 = 1e-11.
+The complex step carries the change in the imaginary part, where it is a number of its own, with all its digits,
+however small (`differences.py`). It even sees further than the vjp, which computes p (1 − p) for the largest weight:
+1 − p is rounded to 0 when the others are below 1e-16. So the two agree to one rounding of 1, about 1e-16, always;
+relative to the norm they agree as long as it is well above that; and a gradient below 1e-16 of the loss's is, in
+double precision, noise. The sweep reports all three.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..attention import attention
+from ..differences import COMPLEX_STEP
+from ..engine import grad
+from ..ops import softmax
+from ..plots import INK, SERIES, figure
+from ..tensor import Tensor
+from . import theory
+
+D_K = (1, 4, 16, 64, 256, 1024, 4096)
+SCALES: dict[str, Callable[[int], float]] = {"none": lambda d_k: 1.0, "sqrt": lambda d_k: 1 / math.sqrt(d_k),
+                                             "linear": lambda d_k: 1 / d_k}
+SYMBOLS = {"none": "Q Kᵀ", "sqrt": "Q Kᵀ / √d_k", "linear": "Q Kᵀ / d_k"}
+CHUNK = 1 << 18                             # numbers in the keys of the draws computed at a time: what a cache holds
+FLOOR = 1e-17                               # of the plots: below the rounding of 1 there is nothing to see
+SURE = 3.29                                 # standard deviations within which a normal number is in 99.9 % of cases
+RESOLVED = 1e-9                             # norms from which vjp and complex step are compared as shares of the norm
+
+# What is measured of each draw, and what it is.
+QUANTITIES = {
+    "score_std": "standard deviation of a query's scores",
+    "entropy": "entropy of its weights, in nats",
+    "largest_weight": "its largest weight",
+    "jacobian": "Frobenius norm of the softmax's Jacobian",
+    "grad_scores": "norm of ∂L/∂scores",
+    "grad_query": "norm of ∂L/∂Q",
+    "grad_key": "norm of ∂L/∂K",
+}
+
+
+PANELS = {
+    "spread": {"en": "standard deviation of the scores", "pt": "desvio padrão das pontuações"},
+    "largest_weight": {"en": "largest weight", "pt": "maior peso"},
+    "jacobian": {"en": "norm of the softmax's Jacobian", "pt": "norma da jacobiana do softmax"},
+    "grad_query": {"en": "norm of ∂L/∂Q, the gradient that arrives", "pt": "norma de ∂L/∂Q, o gradiente que chega"},
+}
+LINES = {"en": ("median", "mean", "theory: a limit"), "pt": ("mediana", "média", "teoria: um limite")}
+
+
+@dataclass(frozen=True)
+class Stat:
+    """One quantity over all draws. `low` and `high` hold 90 % of the draws between them. The bands hold the true
+    median and mean with 99.9 % confidence: by the order of the draws, which assumes nothing, and by the normal
+    approximation."""
+
+    median: float
+    mean: float
+    low: float
+    high: float
+    median_band: tuple[float, float]
+    mean_band: tuple[float, float]
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> Stat:
+        ordered, n = np.sort(draws), len(draws)
+        reach = SURE * math.sqrt(n) / 2     # so many places around the middle
+        first, last = math.floor(n / 2 - reach), math.ceil(n / 2 + reach)
+        mean, error = float(draws.mean()), float(draws.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
+        low, high = (float(q) for q in np.quantile(draws, [0.05, 0.95]))
+        return cls(float(np.median(draws)), mean, low, high,
+                   (float(ordered[first]) if first >= 0 else -math.inf, float(ordered[last]) if last < n else math.inf),
+                   (mean - SURE * error, mean + SURE * error))
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Differences against vjps, at the draws whose norms are the quartiles and the extremes. `absolute`: the largest
+    difference between an element of the Jacobian by vjp and by complex step; `relative`: the same of the whole
+    Jacobian, as a share of its norm, where that is above 1e-9 (None if nowhere); `query`: of ∂L/∂Q along a drawn
+    direction, as a share of what would arrive if the softmax let everything through; `central`: between vjp and central
+    difference, in any element. `smallest`: the least norm, by complex step and by vjp."""
+
+    draws: int
+    absolute: float
+    relative: float | None
+    query: float
+    central: float
+    smallest: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured at one d_k with one scale. `spread` is the standard deviation of all scores of all draws;
+    `near_tie_share` the part of the mean norm due to the tenth of draws whose two largest scores are nearest."""
+
+    d_k: int
+    scale: str
+    spread: float
+    score_std: Stat
+    entropy: Stat
+    largest_weight: Stat
+    jacobian: Stat
+    grad_scores: Stat
+    grad_query: Stat
+    grad_key: Stat
+    near_tie_share: float
+    witness: Witness
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The rows of a sweep, by d_k and then by scale; `sweep[1024, "none"]` is one of them."""
+
+    rows: tuple[Row, ...]
+    n_keys: int
+    draws: int
+    seed: int
+
+    @property
+    def d_k(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(row.d_k for row in self.rows))
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.scale for row in self.rows))
+
+    def __getitem__(self, at: tuple[int, str]) -> Row:
+        for row in self.rows:
+            if (row.d_k, row.scale) == at:
+                return row
+        raise KeyError(f"{at}: the sweep has d_k in {self.d_k} and scales {self.scales}")
+
+    @property
+    def witness(self) -> float:
+        """The largest disagreement of all rows between an element of a Jacobian by vjp and by complex step."""
+        return max(row.witness.absolute for row in self.rows)
+
+    def theory(self, d_k: int, scale: str, reach: float = theory.SATURATED) -> dict[str, dict[str, float]]:
+        """What theory says at one point: `spread`, and `mean` and `median` by quantity, where the spread is in reach of
+        a limit, for large scores or for small ones."""
+        s = SCALES[scale](d_k)
+        spread = theory.score_std(d_k, s)
+        found: dict[str, dict[str, float]] = {"spread": {"all": spread}, "mean": {}, "median": {}}
+        if spread >= reach:
+            found["mean"] = theory.saturated_means(d_k, s, self.n_keys)
+            found["median"] = theory.saturated_medians(d_k, s, self.n_keys)
+        elif spread <= 1 / reach:
+            found["mean"] = found["median"] = theory.flat(self.n_keys)
+        return found
+
+    def table(self) -> str:
+        """A block for each scale: what was measured, and below a mean or a median, in brackets, what theory says."""
+        lines = [f"{self.n_keys} keys, {self.draws} draws, seed {self.seed}. In brackets: theory, near a limit."]
+        for scale in self.scales:
+            lines += ["", f"{SYMBOLS[scale]}", "   d_k   spread  entropy  largest   ‖J‖ median    ‖J‖ mean   ‖∂L/∂s‖   "
+                      "‖∂L/∂Q‖   ‖∂L/∂K‖", " " * 18 + "mean     mean" + " " * 29 + "median    median    median"]
+            for row in (row for row in self.rows if row.scale == scale):
+                said = self.theory(row.d_k, scale)
+                lines.append(f"{row.d_k:6} {row.spread:8.3f} {row.entropy.mean:8.3f} {row.largest_weight.mean:8.3f} "
+                             f"{row.jacobian.median:12.2e} {row.jacobian.mean:11.4f} {row.grad_scores.median:9.1e} "
+                             f"{row.grad_query.median:9.1e} {row.grad_key.median:9.1e}")
+                lines.append(f"       {_bracket(said['spread'].get('all'), '.3f', 8)} "
+                             f"{_bracket(said['mean'].get('entropy'), '.3f', 8)} "
+                             f"{_bracket(said['mean'].get('largest_weight'), '.3f', 8)} "
+                             f"{_bracket(said['median'].get('jacobian'), '.2e', 12)} "
+                             f"{_bracket(said['mean'].get('jacobian'), '.4f', 11)}".rstrip())
+        lines += ["", self.testimony()]
+        return "\n".join(lines)
+
+    __str__ = table
+
+    def testimony(self) -> str:
+        """What the witness says, in words."""
+        relative = [row.witness.relative for row in self.rows if row.witness.relative is not None]
+        smallest = min(row.witness.smallest for row in self.rows)
+        draws, central = sum(row.witness.draws for row in self.rows), max(row.witness.central for row in self.rows)
+        return "\n".join([
+            f"Witness: at {draws} sampled draws, Jacobians by vjp and by complex step differ by at most",
+            f"{self.witness:.0e} in any element, and by {max(relative, default=math.nan):.0e} of the norm where that "
+            f"is above {RESOLVED:.0e}.",
+            f"Central differences agree to {central:.0e}, which is what they can resolve. The smallest",
+            f"norm there is {smallest[0]:.1e} by complex step, and {smallest[1]:.1e} by vjp, which rounds 1 − p."])
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Where measurement, theory and witness must agree, and whether they do: `claim` in words, and `ok`. A NaN
+        agrees with nothing. Each comparison has 99.9 % confidence, so that of many sweeps one may be off by chance."""
+        said = {row: self.theory(row.d_k, row.scale) for row in self.rows}
+        # The relative standard error of the spread: each draw has one query of length d_k, and n scores.
+        wide = {row: 0.01 + SURE * math.sqrt((1 / row.d_k + 1 / self.n_keys) / (2 * self.draws)) for row in self.rows}
+        off = [abs(row.spread / said[row]["spread"]["all"] - 1) for row in self.rows]
+        found = [(f"the spread of the scores is √d_k times the scale, within {max(off):.1%}",
+                  all(o <= wide[row] for o, row in zip(off, self.rows)))]
+        large = [row for row in self.rows if said[row]["spread"]["all"] >= theory.SATURATED]
+        limits = {"jacobian": "c / √d_k", "grad_query": "√(2/π) c"}
+        for name, what in (("jacobian", "norm"), ("grad_query", "gradient at Q")) if large else ():
+            ratios, ok = [], []
+            for row in large:
+                stat, limit = getattr(row, name), said[row]["mean"][name]
+                slack = theory.next_term(row.spread, self.n_keys) * limit
+                ratios.append(stat.mean / limit)
+                ok.append(stat.mean_band[0] - slack <= limit <= stat.mean_band[1] + slack)
+            found.append((f"saturated, the mean {what} is {_range(ratios)} of {limits[name]}, c = "
+                          f"{theory.tie_density(self.n_keys):.2f}", all(ok)))
+        if large:
+            medians = [said[row]["median"]["jacobian"] for row in large]
+            ok = [row.jacobian.median_band[0] / 1.25 <= limit <= row.jacobian.median_band[1] * 1.25
+                  for row, limit in zip(large, medians)]
+            ratios = [row.jacobian.median / limit for row, limit in zip(large, medians)]
+            found.append((f"saturated, the median norm is {_range(ratios)} of 2 exp(−"
+                          f"{theory.median_gap(self.n_keys):.3f} √d_k)", all(ok)))
+        scaled = [row.jacobian.median for row in self.rows if row.scale == "sqrt" and row.d_k >= 16]
+        if scaled:
+            found.append((f"scaled by 1/√d_k, the median norm stays: {_range(scaled)} from d_k = 16 on",
+                          min(scaled) > 0 and max(scaled) < 1.25 * min(scaled)))
+        flat = [row.jacobian.mean / said[row]["mean"]["jacobian"] for row in self.rows
+                if said[row]["spread"]["all"] <= 1 / theory.SATURATED]
+        if flat:
+            found.append((f"scaled by 1/d_k, the weights flatten: the norm is {_range(flat)} of √(n − 1) / n",
+                          all(abs(ratio - 1) < 0.02 for ratio in flat)))
+        w = [row.witness for row in self.rows]
+        found.append((f"vjps and complex steps agree to {self.witness:.0e}, central differences to "
+                      f"{max(x.central for x in w):.0e}",
+                      all(x.absolute < 4e-15 and x.central < 1e-9 and x.query < 1e-13 for x in w)
+                      and all(x.relative < 1e-5 for x in w if x.relative is not None)))
+        return [{"claim": claim, "ok": bool(ok)} for claim, ok in found]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {"n_keys": self.n_keys, "draws": self.draws, "seed": self.seed, "witness": self.witness,
+                "claims": self.claims(),
+                "rows": [{**asdict(row), "theory": self.theory(row.d_k, row.scale)} for row in self.rows]}
+
+    def plot(self) -> Any:
+        """Four panels over d_k as a matplotlib Figure (extra `[plot]`): the spread of the scores, the largest weight,
+        the norm of the Jacobian, and the gradient that reaches Q. Lines are medians over draws (the spread is that of
+        all scores), dotted lines means, bands hold 90 % of the draws, and dashed lines are the limits of theory."""
+        picture, axes = figure(2, 2, size=(10.5, 7.6))
+        for ax, name in zip(axes.flat, PANELS):
+            self.draw_panel(ax, name)
+        return picture
+
+    def draw_panel(self, ax: Any, name: str, lang: str = "en") -> None:
+        """One of the `PANELS` on given axes."""
+        for scale, colour in zip(SCALES, SERIES):
+            if scale in self.scales:
+                self._draw_scale(ax, name, scale, colour)
+        ax.set(title=PANELS[name][lang], xlabel="d_k", xscale="log",
+               yscale="linear" if name == "largest_weight" else "log")
+        ax.set_xticks(self.d_k, [str(d) for d in self.d_k], fontsize=8)
+        ax.minorticks_off()
+        if name != "spread":
+            ax.set(ylim=(0, 1.02) if name == "largest_weight" else (FLOOR, 30))
+        marks = {SYMBOLS[scale]: ("o-", SERIES[list(SCALES).index(scale)]) for scale in self.scales}
+        if name != "spread":
+            marks = dict(zip(LINES[lang], (("-", INK), (":", INK), ("--", INK))))
+        if name in ("spread", "jacobian"):
+            handles = [ax.plot([], [], style, color=colour, ms=4)[0] for style, colour in marks.values()]
+            for text in ax.legend(handles, marks, loc="best", fontsize=9, frameon=False).get_texts():
+                text.set_color(INK)
+
+    def _draw_scale(self, ax: Any, name: str, scale: str, colour: str) -> None:
+        rows = [row for row in self.rows if row.scale == scale]
+        x = [row.d_k for row in rows]
+        dense = [int(d) for d in np.unique(np.geomspace(min(x), max(x), 60).round())]
+        if name == "spread":
+            ax.plot(x, [row.spread for row in rows], "o-", ms=4, lw=2.4, alpha=0.7, color=colour)
+            ax.plot(dense, [theory.score_std(d, SCALES[scale](d)) for d in dense], "--", lw=1, color=INK)
+            return
+        stats = [getattr(row, name) for row in rows]
+        ax.fill_between(x, *(np.maximum(edge, FLOOR) for edge in ([s.low for s in stats], [s.high for s in stats])),
+                        color=colour, alpha=0.15, lw=0)
+        ax.plot(x, np.maximum([s.median for s in stats], FLOOR), "o-", ms=4, color=colour)
+        ax.plot(x, [s.mean for s in stats], ":", lw=1.8, color=colour)
+        for kind in ("mean", "median"):
+            said = [(d, self.theory(d, scale, reach=8)[kind].get(name)) for d in dense]
+            ax.plot([d for d, y in said if y], [max(y, FLOOR) for _, y in said if y], "--", lw=1.2, color=INK)
+
+
+def _range(numbers: Sequence[float]) -> str:
+    low, high = f"{min(numbers):.2g}", f"{max(numbers):.2g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _bracket(x: float | None, spec: str, width: int) -> str:
+    return ("" if x is None else f"[{x:{spec}}]").rjust(width)
+
+
+def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", "linear"), n_keys: int = 64,
+          draws: int = 500, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Sweep:
+    """Measure attention over random queries, keys and values at each d_k, with each scale, from the same draws.
+
+    A draw is a query (1, d_k), keys (n_keys, d_k) and values (n_keys, 1), standard normal. L is the output. Why: to
+    see, at each d_k, what the scale does to scores, weights and gradients, beside what theory says of them.
+    `progress(done, total)` is called as the work goes on. A d_k below 1, no draws, fewer than two keys, or an unknown
+    scale is a ValueError.
+
+    >>> from tinygrad_attn import saturation
+    >>> found = saturation.sweep([1024], draws=100)
+    >>> found[1024, "none"].jacobian.median < found[1024, "sqrt"].jacobian.median / 100
+    True
+    >>> found.witness < 1e-14
+    True
+    """
+    d_k = [d_k] if isinstance(d_k, int) else list(d_k)
+    if not d_k or any(d < 1 or d != int(d) for d in d_k):
+        raise ValueError(f"sweep: d_k={d_k!r}; give whole numbers, at least 1, and one at least")
+    if draws < 1 or n_keys < 2 or draws != int(draws) or n_keys != int(n_keys):
+        raise ValueError(f"sweep: draws={draws}, n_keys={n_keys}; it takes at least one draw, and two keys")
+    scales = [scales] if isinstance(scales, str) else list(scales)
+    unknown = [scale for scale in scales if scale not in SCALES]
+    if unknown or not scales:
+        raise ValueError(f"sweep: unknown scale {(unknown or [''])[0]!r}; it is one of {', '.join(SCALES)}")
+    steps = {d: max(1, CHUNK // (n_keys * d)) for d in d_k}
+    chunks = [(d, start, min(steps[d], draws - start)) for d in steps for start in range(0, draws, steps[d])]
+    drawn = _ahead(partial(_drawn, d, n_keys, count, [seed, d, start]) for d, start, count in chunks)
+    found: dict[tuple[int, str], list[dict[str, np.ndarray]]] = {(d, scale): [] for d in steps for scale in scales}
+    for done, ((d, _, _), (q, k, v)) in enumerate(zip(chunks, drawn), start=1):
+        query, key = Tensor(q, requires_grad=True), Tensor(k, requires_grad=True)
+        for scale in scales:
+            found[d, scale].append(_measured(query, key, v, SCALES[scale](d)))
+        if progress:
+            progress(done, len(chunks))
+    rows = [_row(d, scale, {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, n_keys, seed)
+            for (d, scale), parts in found.items()]
+    return Sweep(tuple(rows), n_keys, draws, seed)
+
+
+def _ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+    """What each job returns, while the next is already at work in another thread: NumPy draws without the GIL."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = None
+        for job in jobs:
+            coming, ready = pool.submit(job), coming
+            if ready:
+                yield ready.result()
+        if coming:
+            yield coming.result()
+
+
+def _drawn(d: int, n_keys: int, draws: int, seed: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries (draws, 1, d), keys (draws, n_keys, d), values (draws, n_keys, 1)."""
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((draws, 1, d)), rng.standard_normal((draws, n_keys, d)),
+            rng.standard_normal((draws, n_keys, 1)))
+
+
+def _measured(query: Tensor, key: Tensor, v: np.ndarray, scale: float) -> dict[str, np.ndarray]:
+    """One number a draw for each quantity, from one forward and one backward pass over all; and the scores."""
+    output, weights = attention(query, key, v, scale=scale)
+    assert weights.node is not None         # the scores are what the softmax was given
+    scores = weights.node.inputs[0]
+    gradients = grad(output.sum(), [scores, query, key])    # a sum over draws: each has its own gradient in it
+    s, p = scores.numpy()[:, 0], weights.numpy()[:, 0]
+    at_scores, at_query, at_key = (np.sqrt((g.numpy() ** 2).sum(axis=(1, 2))) for g in gradients)
+    return {"scores": s, "score_std": s.std(axis=-1), "entropy": -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1),
+            "largest_weight": p.max(axis=-1), "grad_scores": at_scores, "grad_query": at_query, "grad_key": at_key}
+
+
+def _row(d: int, scale: str, found: dict[str, np.ndarray], n_keys: int, seed: int) -> Row:
+    scores = found.pop("scores")
+    norms = jacobian_norms(scores)
+    second, first = np.sort(scores, axis=1)[:, -2:].T
+    nearest = np.argsort(first - second)[:max(1, len(norms) // 10)]
+    return Row(d, scale, spread=float(scores.std()), jacobian=Stat.of(norms),
+               near_tie_share=float(norms[nearest].sum() / norms.sum()) if norms.any() else math.nan,
+               witness=_witness(d, SCALES[scale](d), scores, norms, n_keys, seed),
+               **{name: Stat.of(draws) for name, draws in found.items()})
+
+
+def softmax_jacobians(scores: np.ndarray) -> np.ndarray:
+    """(draws, n) -> (draws, n, n): the Jacobian of softmax at each row of scores, one vjp for each of its rows."""
+    return np.stack(list(_rows(scores)), axis=1)
+
+
+def _rows(scores: np.ndarray) -> Iterator[np.ndarray]:
+    """Row i of the Jacobian at each row of scores, for each i."""
+    x = Tensor(scores, requires_grad=True)
+    p = softmax(x)
+    for one_hot in np.eye(scores.shape[-1]):
+        yield grad(p, x, np.broadcast_to(one_hot, scores.shape)).numpy()
+
+
+def jacobian_norms(scores: np.ndarray) -> np.ndarray:
+    """(draws, n) -> (draws,): the Frobenius norms, without holding all Jacobians."""
+    return np.sqrt(sum((row * row).sum(axis=-1) for row in _rows(scores)))
+
+
+def complex_step_jacobians(scores: np.ndarray, h: float = COMPLEX_STEP) -> np.ndarray:
+    """(draws, n) -> (draws, n, n): ∂pᵢ/∂sⱼ = Im pᵢ(s + ih eⱼ) / h, to full relative precision however small."""
+    steps = 1j * h * np.eye(scores.shape[-1])[:, None, :]   # (n, 1, n): move one score of every draw
+    return (softmax(scores + steps).imag / h).transpose(1, 2, 0)
+
+
+def central_jacobians(scores: np.ndarray, h: float = 1e-5) -> np.ndarray:
+    """The same by central differences: of what is below 1e-16 / h they can only say that it is small."""
+    steps = h * np.eye(scores.shape[-1])[:, None, :]
+    return ((softmax(scores + steps) - softmax(scores - steps)) / (2 * h)).transpose(1, 2, 0)
+
+
+def _witness(d: int, scale: float, scores: np.ndarray, norms: np.ndarray, n_keys: int, seed: int) -> Witness:
+    places = np.unique(np.linspace(0, len(norms) - 1, 5).round().astype(int))
+    sampled = scores[np.argsort(norms)[places]]
+    by_vjp, by_step, by_difference = (jacobians(sampled) for jacobians in (
+        softmax_jacobians, complex_step_jacobians, central_jacobians))
+    size, vjp_size = (np.sqrt((j ** 2).sum(axis=(1, 2))) for j in (by_step, by_vjp))
+    apart = np.sqrt(((by_vjp - by_step) ** 2).sum(axis=(1, 2)))
+    large = size > RESOLVED
+    return Witness(len(places), absolute=float(np.abs(by_vjp - by_step).max()),
+                   relative=float((apart[large] / size[large]).max()) if large.any() else None,
+                   query=_query_witness(d, scale, n_keys, seed), central=float(np.abs(by_vjp - by_difference).max()),
+                   smallest=(float(size.min()), float(vjp_size[np.argmin(size)])))
+
+
+def _query_witness(d: int, scale: float, n_keys: int, seed: int) -> float:
+    """∂L/∂Q along a drawn direction, all the way through attention, by walk and by complex step, at a few draws: how
+    far they are apart, as a share of what would arrive if the softmax let everything through."""
+    draws = max(1, min(5, CHUNK // (n_keys * d)))
+    q, k, v = _drawn(d, n_keys, draws, [seed, d, 0])
+    along = np.random.default_rng([seed, d]).standard_normal(q.shape)
+    query = Tensor(q, requires_grad=True)
+    walked = (grad(attention(query, k, v, scale=scale)[0].sum(), query).numpy() * along).sum(axis=(1, 2))
+    stepped = attention(q + 1j * COMPLEX_STEP * along, k, v, scale=scale)[0].imag.sum(axis=(1, 2)) / COMPLEX_STEP
+    all_of_it = scale * np.sqrt(((k @ along.swapaxes(-1, -2)) ** 2).sum(axis=(1, 2)))
+    return float((np.abs(walked - stepped) / all_of_it).max())
