@@ -81,7 +81,12 @@ double.defvjp(lambda g, out, x: g * (2.0 if np.all(x != 5.0) else 3.0))
     ("bypass", None, lambda x: x * x.detach(), [1.0, 2.0], {}),
     ("bypass", None, lambda x: x * ta.no_grad()(lambda: x * x)(), [1.0, 2.0], {}),
     ("bypass", None, lambda x: x + ta.grad((x ** 3).sum(), x), [1.0, 2.0], {}),
-    ("method", None, lambda x: x * np.sign(np.asarray(x.data)), [-2.0, 1 + 1j * 0], {"method": "complex"}),
+    ("noise", None, lambda x: x + 1e11, 1.0, {}),
+    ("noise", None, lambda x: x * 2 + 1e9, [1.0, 2.0], {}),
+    ("step", None, lambda x: 1 / x, 1e-7, {}),
+    ("step", None, lambda x: x.log(), 5e-7, {}),
+    ("step", None, ops.sigmoid, [1.0, 0.3, 2.0], {"eps": 1e3}),
+    ("step", None, lambda x: ops.exp(-(x / 1e-8) ** 2), 1e-8, {}),
     ("rule", "double", lambda x: (double(x) * 3).exp(), [0.1, 5.0], {}),
 ])
 def test_the_cause_of_a_mismatch_is_told(kind, op, fn, point, options):
@@ -143,7 +148,7 @@ def test_nan_never_passes_and_equal_infinities_do():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.complex128])
 def test_low_precision_is_refused(dtype):
-    with pytest.raises(TypeError, match=r"gradcheck: input 0 is (float|complex).*\.astype\(np\.float64\)"):
+    with pytest.raises(TypeError, match=r"gradcheck: input 0 is (float.*\.astype\(np\.float64\)|complex128; complex)"):
         gradcheck(lambda x: x * x, np.array(100, dtype))
 
 
@@ -219,7 +224,7 @@ NOT_ANALYTIC = {"abs", "astype", "erf", "sigmoid", "var"}       # as NumPy compu
 @pytest.mark.parametrize(("op", "call", "inputs"), [case[:3] for case in CASES], ids=IDS)
 def test_the_complex_step_is_exact_to_rounding_or_says_which_op_is_not_analytic(op, call, inputs, order):
     if op.name in NOT_ANALYTIC:
-        with pytest.raises(TypeError, match=rf'{op.name}.*ops that are analytic.*method="central"'):
+        with pytest.raises(TypeError, match=rf'{op.name}.*ops that are analytic.*"central"'):
             gradcheck(call, inputs, method="complex")
     else:
         report = gradcheck(call, inputs, method="complex", order=order, atol=1e-13, rtol=1e-12)
@@ -234,7 +239,9 @@ def test_the_complex_step_sees_what_central_differences_cannot():
     off.defvjp(lambda g, out, x: g * 1.001e-14)
     assert gradcheck(tiny, 1.0, method="complex", atol=0, rtol=1e-12)
     assert gradcheck(off, 1.0)
-    assert failed(off, 1.0, method="complex", atol=0, rtol=1e-5).inputs[0].max_rel_error == pytest.approx(1e-3)
+    report = failed(off, 1.0, method="complex", atol=0, rtol=1e-5)
+    assert report.suspect.op == "off"
+    assert report.inputs[0].max_rel_error == pytest.approx(1e-3, rel=2e-3)
 
 
 def test_projection_takes_six_evaluations_an_input_however_many_elements_it_has():
@@ -247,7 +254,7 @@ def test_projection_takes_six_evaluations_an_input_however_many_elements_it_has(
         report = gradcheck(fn, (np.linspace(-1, 1, n), np.linspace(1, 2, n)), method="projected")
         assert len(calls) == 2 + 2 * 6
         assert [entry.at for entry in report.inputs] == [None, None]
-    assert "|uᵀ E v| exceeds the tolerance" in str(report)
+    assert "|uᵀ E v| exceeds atol + rtol |uᵀ J v|" in str(report)
     with pytest.raises(ValueError, match="compares no elements"):
         report.plot()
 
@@ -279,7 +286,7 @@ def test_an_error_is_traced_to_its_element_by_halving_the_direction():
     def copy(x):
         return x.copy()
     copy.defvjp(lambda g, out, x: g * np.where(np.arange(5000).reshape(x.shape) == 4321, 2.0, 1.0))
-    with pytest.raises(GradcheckError, match=r"input 0 at \[43, 21\].*`copy`, argument 0, at \(43, 21\): analytic"):
+    with pytest.raises(GradcheckError, match=r"Most of it is at \[43, 21\].*`copy`, argument 0, at \(43, 21\): "):
         gradcheck(copy, np.zeros((50, 100)), method="projected")
 
 

@@ -6,10 +6,13 @@ run and of each gradient that was sent back; this one stops at the first that ma
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import sys
+from contextvars import ContextVar
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,10 @@ import numpy as np
 from .engine import ModeChange, Node, Primitive, Value, backpropagate
 from .errors import AnomalyError, call_text
 
-_PACKAGE = str(Path(__file__).parent) + os.sep
+# What stands between an op and its user: this package, and the standard library's decorator of `@no_grad()`.
+_OURS = (str(Path(__file__).parent) + os.sep, contextlib.__file__)
+# NumPy's settings, to be restored: of a thread or task each, as the modes are.
+_settings: ContextVar[tuple[Any, ...]] = ContextVar("settings", default=())
 
 
 class detect_anomaly(ModeChange):
@@ -39,40 +45,39 @@ class detect_anomaly(ModeChange):
 
     def __init__(self) -> None:
         super().__init__(watcher=self)
-        self._silences: list[np.errstate] = []
-
-    def _recreate_cm(self) -> detect_anomaly:
-        return type(self)()                 # as a decorator: one for each call
 
     def __enter__(self) -> None:
         super().__enter__()
-        self._silences.append(np.errstate(all="ignore"))
-        self._silences[-1].__enter__()
+        _settings.set((*_settings.get(), np.seterr(all="ignore")))
 
     def __exit__(self, *exception: object) -> None:
-        self._silences.pop().__exit__(None, None, None)
+        *outer, before = _settings.get()
+        _settings.set(tuple(outer))
+        np.seterr(**before)
         super().__exit__(*exception)
 
     def ran(self, op: Primitive, args: list[Any], params: dict[str, Any], out: Any, node: Node | None) -> None:
         """An op gave `out`. What vjps compute on the way back is judged by what they send back."""
-        line, walking = _users_line()
         if node:
-            node.line = line
-        fault = "" if walking else _fault("the output", out, args)
-        if fault:
+            node.line = users_line()
+        fault = _fault("the output", out, [*args, *params.values()])
+        if fault and not _walking():
             outside = [i for i, a in enumerate(args) if _count(a, np.isnan)]
             came = f" (argument {outside[0]} had NaN already, from outside)" if outside else ""
-            raise AnomalyError(f"{call_text(op.name, args, params)}, forward: {fault}{came}, at {line}")
+            call = call_text(op.name, args, params)
+            raise AnomalyError(f"{call}, forward: {fault}{came}, at {users_line()}")
 
     def sent_back(self, node: Node, i: int, g: Any, share: Any, total: Any) -> None:
         """The vjp of argument i of a node made `share` of g; with what other uses sent, that makes `total`."""
         g, share, total = (x._array if isinstance(x, Value) else x for x in (g, share, total))
-        fault = (_fault(f"the gradient of argument {i}", share, [g])
-                 or _fault(f"the sum of the gradients of argument {i}, which has several uses,", total, [g]))
+        several = f"the sum of the gradients of argument {i}, which has several uses,"
+        fault = (_fault(f"the gradient of argument {i}", share, [g, *node.args])
+                 or _fault(several, total, [g, *node.args]))
         if fault:
+            came = " (the gradient of its output had NaN already, from outside)" if _count(g, np.isnan) else ""
             line = getattr(node, "line", "an unknown line: the forward pass was outside of detect_anomaly()")
             call = call_text(node.op.name, node.args, node.params)
-            raise AnomalyError(f"{call}, backward: {fault}; the op was called at {line}")
+            raise AnomalyError(f"{call}, backward: {fault}{came}; the op was called at {line}")
 
 
 def _count(array: Any, which: Any) -> int:
@@ -89,13 +94,19 @@ def _fault(what: str, out: Any, given: list[Any]) -> str:
     return ""
 
 
-def _users_line() -> tuple[str, bool]:
-    """The innermost line outside this package, as `file:12, in loss: y = x.log()`, and whether a walk back is under way
-    between it and here."""
-    frame, walking = sys._getframe(1), False
-    while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
-        walking = walking or frame.f_code is backpropagate.__code__
+def users_line() -> str:
+    """The innermost line outside this package, as `file:12, in loss: y = x.log()`."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     name, number = frame.f_code.co_filename, frame.f_lineno
     source = linecache.getline(name, number).strip()
-    return f"{name}:{number}, in {frame.f_code.co_name}{': ' if source else ''}{source}", walking
+    return f"{name}:{number}, in {frame.f_code.co_name}{': ' if source else ''}{source}"
+
+
+def _walking() -> bool:
+    """Is a walk back under way, so that this op runs in the rule of another?"""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code is not backpropagate.__code__:
+        frame = frame.f_back
+    return frame is not None

@@ -51,6 +51,9 @@ class Function:
         if not all(isinstance(y, Tensor) for y in ys):
             raise TypeError(f"{self.caller}: fn returned {', '.join(type(y).__name__ for y in ys) or 'nothing'}; it "
                             "must return Tensors, computed from its inputs by Tensor ops")
+        for k, y in enumerate(ys):
+            if y.dtype.kind not in "fc":
+                raise TypeError(f"{self.caller}: output {k} of fn is {y.dtype}, which has no derivative; leave it out")
         shapes = [y.shape for y in ys]
         if self.shapes not in (None, shapes):
             raise RuntimeError(f"{self.caller}: fn returned shapes {self.shapes} and later {shapes}; the shape of its "
@@ -61,12 +64,23 @@ class Function:
     def __call__(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate([y.numpy().ravel() for y in self.recorded(arrays)[1]])
 
+    def demand_determinism(self, arrays: Sequence[np.ndarray], ys: list[Tensor]) -> None:
+        """Refuse a function that gives something else than ys at the same point."""
+        if not np.array_equal(np.concatenate([y.numpy().ravel() for y in ys]), self(arrays), equal_nan=True):
+            raise RuntimeError(f"{self.caller}: fn is not deterministic: at the same point, two calls differ. Make its "
+                               "generator (of dropout, say) anew from a seed in each call")
+
     def at_complex(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The same at complex points, or a TypeError that names an op which is not analytic there."""
         try:
-            with watched_for_analyticity(), warnings.catch_warnings():
-                warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-                return self(arrays)
+            with watched_for_analyticity(), warnings.catch_warnings(record=True) as met:
+                warnings.simplefilter("always", np.exceptions.ComplexWarning)
+                outputs = self(arrays)
+            for warning in met:
+                if issubclass(warning.category, np.exceptions.ComplexWarning):
+                    raise TypeError(f"fn drops the imaginary part, at {warning.filename}:{warning.lineno}")
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            return outputs
         except TypeError as error:
             raise TypeError(f"{self.caller}: {error}. The complex step needs ops that are analytic in NumPy's complex "
                             'arithmetic; method="central" does not') from error
@@ -127,13 +141,21 @@ def step_at(x: np.ndarray, index: tuple[int, ...], h: float) -> float:
 
 def as_float64(inputs: Any, caller: str) -> tuple[list[str], list[np.ndarray]]:
     """For each input a name and a fresh contiguous array, so that neither views nor overlaps matter."""
+    if isinstance(inputs, list) and any(isinstance(x, (Tensor, np.ndarray)) for x in inputs):
+        raise TypeError(f"{caller}: several inputs are given as a tuple, (x, y); a list is one array")
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     names = [getattr(x, "name", None) or f"input {i}" for i, x in enumerate(inputs)]
     arrays = [np.array(operand(x), order="C") for x in inputs]
     for name, array in zip(names, arrays):
-        if array.dtype.kind in "fc" and array.dtype != np.float64:
+        if array.dtype.kind == "c":
+            raise TypeError(f"{caller}: {name} is {array.dtype}; complex numbers are not differentiated here")
+        if array.dtype.kind == "f" and array.dtype != np.float64:
             raise TypeError(f"{caller}: {name} is {array.dtype}; the check is made in float64 (in float32 a step of "
                             "1e-6 is lost in rounding): write .astype(np.float64)")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            at = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+            raise ValueError(f"{caller}: {name} at {at} is {array[at]}, from where there is no step; if it is a "
+                             "constant, let fn close over it")
     if not any(array.dtype == np.float64 and array.size for array in arrays):
         raise ValueError(f"{caller}: nothing to check: no input is a float64 array with an element")
     return names, arrays
@@ -152,9 +174,11 @@ class EpsCurve:
 
     def best(self, kind: str = "central") -> tuple[float, float]:
         """The step at which a kind of difference is nearest to the truth, and how near: (h, error)."""
+        if kind not in ("forward", "central", "complex"):
+            raise ValueError(f"eps_curve: kind={kind!r}; it is forward, central or complex")
         errors = getattr(self, kind)
-        if errors is None:
-            raise ValueError(f"eps_curve: no {kind} differences: {self.why_not}")
+        if errors is None or np.isnan(errors).all():
+            raise ValueError(f"eps_curve: no {kind} differences: {self.why_not or 'every step leaves the domain'}")
         k = int(np.nanargmin(errors))
         return float(self.steps[k]), float(errors[k])
 
@@ -190,8 +214,8 @@ def eps_curve(fn: Callable[..., Any], inputs: Any, *, steps: Sequence[float] | N
     """The error of forward, central and complex differences against the step, 1e-1 to 1e-13 unless `steps` says other.
 
     The error is taken against the gradient that the graph computes, so it is of use where that is right: see
-    `gradcheck`. A step is in units of |x| where that is above 1. Why: to see that there is a best step, and why no
-    difference but the complex one can show a gradient that is smaller than about 1e-11.
+    `gradcheck`. A step is in units of |x| where that is above 1. Why: to see that there is a best step, and why a
+    central difference cannot show a derivative that is smaller than about 1e-11 of the function itself.
 
     >>> from tinygrad_attn import eps_curve
     >>> curve = eps_curve(lambda x: x.exp(), 1.0)
@@ -208,6 +232,9 @@ def eps_curve(fn: Callable[..., Any], inputs: Any, *, steps: Sequence[float] | N
     rows = [grad(y, [xs[i] for i in wanted], seed.reshape(y.shape), allow_unused=True)
             for y in ys for seed in np.eye(y.size)]
     exact = np.array([np.concatenate([g.numpy().ravel() for g in row]) for row in rows])   # (outputs, elements)
+    f.demand_determinism(arrays, ys)
+    if not np.isfinite(exact).all():
+        raise ValueError("eps_curve: a derivative is NaN or infinite here; move the point")
     if not exact.size or not np.abs(exact).max() > 0:
         raise ValueError("eps_curve: all derivatives are 0 here, or there is none, so no error is a share of them")
 
