@@ -4,9 +4,9 @@ The recorded graph is an album of the computation: each node holds an op and the
 judged alone, at the very point where it was used, and the first, in the order of the computation, whose own rule is
 wrong is the culprit. Of an order above 1 the graph is that of the gradient, which has the ops of the rules in it.
 
-To accuse an innocent is the worst fault here. A difference may be wrong itself: if its step is too long for a
-sharp curve, or too short for a function whose terms are large, so that it sees rounding only. So an op is accused
-on settled evidence alone: the differences at two steps in a row, the shortest that rounding allows, must agree with each
+To accuse an innocent is the worst fault here. A difference may be wrong itself: if its step is too long for a sharp
+curve, or too short for a function whose terms are large, so that it sees rounding only. So an op is accused on
+settled evidence alone: the differences at two steps in a row, the shortest that rounding allows, must agree with each
 other and not with the rule. If no op is accused, the point is looked at, and then whether the function does something
 that its graph does not.
 """
@@ -76,11 +76,14 @@ def _cause(seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judg
            arrays: list[np.ndarray]) -> Suspect:
     every, h, noise = "Every op's own rule is right at the arrays it saw", *seen.nominal(seen.steps, seen.noise)
     if not seen.finite.any():
-        named = next((s for s in innocent if s.kind == "domain"), Suspect("domain", "the function is not finite on both "
-                                                                           "sides of this point, however short the step"))
+        named = next((s for s in innocent if s.kind == "domain"), Suspect("domain", "the function is not finite on "
+                                                                                    "both "
+                                                                           "sides of this point, however short the "
+                                                                           "step"))
         return replace(named, text=f"{every}, but {named.text}")
     if seen.bends(worst):
-        named = next((s for s in innocent if s.kind == "kink"), Suspect("jump", "the function itself has a kink, a tie or a "
+        named = next((s for s in innocent if s.kind == "kink"), Suspect("jump", "the function itself has a kink, a "
+                                                                                "tie or a "
                      f"jump here, outside of any op (a branch on values, perhaps): {seen.slopes()}"))
         return replace(named, text=f"{every}, but {named.text}")
     settled = seen.settled(worst)
@@ -93,17 +96,18 @@ def _cause(seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judg
                                 f"eps={judge.eps:g} is too short here, where the terms of the function are of size "
                                 f"{seen.size:.1g} and differences are lost in their rounding")
     if settled is None and noise > 0.02 * worst.doubt:
-        return Suspect("noise", f"{every}. The terms of the function are of size {seen.size:.1g}: their rounding alone can "
-                                f"move a difference by {noise:.1g}, and no step gives a settled one")
+        return Suspect("noise", f"{every}. The terms of the function are of size {seen.size:.1g}: their rounding "
+                                f"alone can move a difference by {noise:.1g}, and no step gives a settled one")
     recorded = Evidence.of(graph, arrays, worst, judge.eps)
     at = seen.k if settled is None else int(np.argmin(np.abs(seen.steps - settled[0])))
     value, alone = float(seen.middle[at]), float(recorded.middle[at])
     if abs(alone - worst.analytic) <= 0.1 * worst.doubt and abs(value - alone) > 0.5 * worst.doubt:
-        return Suspect("bypass", f"{every}, and the recorded graph, computed again, moves by {alone:.6g} where the function "
-                                 f"moves by {value:.6g}: a part of the function depends on {judge.names[worst.i]} without "
-                                 "being recorded, through .numpy(), .detach(), no_grad(), or a vjp that does one of these")
-    return Suspect("unknown", f"{every}, as far as differences can tell, and the cause was not found: it is no kink, and no "
-                              "step gives what the graph says")
+        return Suspect("bypass", f"{every}, and the recorded graph, computed again, moves by {alone:.6g} where the "
+                                 f"function moves by {value:.6g}: a part of the function depends on "
+                                 f"{judge.names[worst.i]} without being recorded, through .numpy(), .detach(), "
+                                 "no_grad(), or a vjp that does one of these")
+    return Suspect("unknown", f"{every}, as far as differences can tell, and the cause was not found: it is no kink, "
+                              "and no step gives what the graph says")
 
 
 # ------------------------------------------------------------------------------------------------ one op on trial
@@ -138,8 +142,8 @@ def _written_into(node: Node, tracked: list[int], at: str) -> Iterator[Suspect]:
                 node.op.vjps[i](g, node.out, *node.args, **node.params)
         except ValueError as error:
             if "read-only" in str(error):
-                yield Suspect("rule", f"`{node.op.name}`, argument {i}: its rule writes into an array that is not its own, "
-                                      f"g perhaps, which other rules share{at}", node.op.name, i)
+                yield Suspect("rule", f"`{node.op.name}`, argument {i}: its rule writes into an array that is not its "
+                                      f"own, g perhaps, which other rules share{at}", node.op.name, i)
         except Exception:                   # the trial itself will tell
             return
 
@@ -202,8 +206,8 @@ def _verdict(op: str, places: list[int], m: Mismatch, seen: Evidence, order: int
         numeric = m.numeric if settled is None or abs(m.numeric - settled[1]) <= 0.1 * m.doubt else settled[1]
         if not abs(numeric - m.analytic) <= 0.1 * m.doubt:
             of = "" if order == 1 else f" (in the derivative of order {order})"
-            yield Suspect("rule", f"{where}: analytic {m.analytic:.6g}, numeric {numeric:.6g}. This is the first op whose "
-                                  f"own rule is wrong{of}{at}", *facts, numeric)
+            yield Suspect("rule", f"{where}: analytic {m.analytic:.6g}, numeric {numeric:.6g}. This is the first op "
+                                  f"whose own rule is wrong{of}{at}", *facts, numeric)
 
 
 @dataclass(frozen=True)
@@ -269,8 +273,8 @@ class Evidence:
 
     def slopes(self) -> str:
         left, right = self.nominal(self.left, self.right)
-        return (f"the slope is {left + 0.0:.6g} to the left and {right + 0.0:.6g} to the right, and a difference across both "
-                "means nothing")
+        return (f"the slope is {left + 0.0:.6g} to the left and {right + 0.0:.6g} to the right, and a difference "
+                "across both means nothing")
 
 
 def _replayed(xs: list[Tensor], ys: list[Tensor]) -> Function:

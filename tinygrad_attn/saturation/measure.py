@@ -34,6 +34,7 @@ from ..ops import softmax
 from ..plots import INK, SERIES, figure
 from ..tensor import Tensor
 from . import theory
+from .words import say
 
 D_K = (1, 4, 16, 64, 256, 1024, 4096)
 SCALES: dict[str, Callable[[int], float]] = {"none": lambda d_k: 1.0, "sqrt": lambda d_k: 1 / math.sqrt(d_k),
@@ -56,13 +57,7 @@ QUANTITIES = {
 }
 
 
-PANELS = {
-    "spread": {"en": "standard deviation of the scores", "pt": "desvio padrão das pontuações"},
-    "largest_weight": {"en": "largest weight", "pt": "maior peso"},
-    "jacobian": {"en": "norm of the softmax's Jacobian", "pt": "norma da jacobiana do softmax"},
-    "grad_query": {"en": "norm of ∂L/∂Q, the gradient that arrives", "pt": "norma de ∂L/∂Q, o gradiente que chega"},
-}
-LINES = {"en": ("median", "mean", "theory: a limit"), "pt": ("mediana", "média", "teoria: um limite")}
+PANELS = ("spread", "largest_weight", "jacobian", "grad_query")
 
 
 @dataclass(frozen=True)
@@ -187,57 +182,44 @@ class Sweep:
 
     __str__ = table
 
-    def testimony(self) -> str:
+    def testimony(self, lang: str = "en") -> str:
         """What the witness says, in words."""
-        relative = [row.witness.relative for row in self.rows if row.witness.relative is not None]
-        smallest = min(row.witness.smallest for row in self.rows)
-        draws, central = sum(row.witness.draws for row in self.rows), max(row.witness.central for row in self.rows)
-        return "\n".join([
-            f"Witness: at {draws} sampled draws, Jacobians by vjp and by complex step differ by at most",
-            f"{self.witness:.0e} in any element, and by {max(relative, default=math.nan):.0e} of the norm where that "
-            f"is above {RESOLVED:.0e}.",
-            f"Central differences agree to {central:.0e}, which is what they can resolve. The smallest",
-            f"norm there is {smallest[0]:.1e} by complex step, and {smallest[1]:.1e} by vjp, which rounds 1 − p."])
+        w = [row.witness for row in self.rows]
+        stepped, walked = min(x.smallest for x in w)
+        return say("testimony", lang, draws=sum(x.draws for x in w), absolute=self.witness, resolved=RESOLVED,
+                   relative=max((x.relative for x in w if x.relative is not None), default=math.nan),
+                   central=max(x.central for x in w), stepped=stepped, walked=walked)
 
-    def claims(self) -> list[dict[str, Any]]:
+    def claims(self, lang: str = "en") -> list[dict[str, Any]]:
         """Where measurement, theory and witness must agree, and whether they do: `claim` in words, and `ok`. A NaN
         agrees with nothing. Each comparison has 99.9 % confidence, so that of many sweeps one may be off by chance."""
-        said = {row: self.theory(row.d_k, row.scale) for row in self.rows}
+        said = [(row, self.theory(row.d_k, row.scale)) for row in self.rows]
+        off = [abs(row.spread / limits["spread"]["all"] - 1) for row, limits in said]
         # The relative standard error of the spread: each draw has one query of length d_k, and n scores.
-        wide = {row: 0.01 + SURE * math.sqrt((1 / row.d_k + 1 / self.n_keys) / (2 * self.draws)) for row in self.rows}
-        off = [abs(row.spread / said[row]["spread"]["all"] - 1) for row in self.rows]
-        found = [(f"the spread of the scores is √d_k times the scale, within {max(off):.1%}",
-                  all(o <= wide[row] for o, row in zip(off, self.rows)))]
-        large = [row for row in self.rows if said[row]["spread"]["all"] >= theory.SATURATED]
-        limits = {"jacobian": "c / √d_k", "grad_query": "√(2/π) c"}
-        for name, what in (("jacobian", "norm"), ("grad_query", "gradient at Q")) if large else ():
-            ratios, ok = [], []
-            for row in large:
-                stat, limit = getattr(row, name), said[row]["mean"][name]
-                slack = theory.next_term(row.spread, self.n_keys) * limit
-                ratios.append(stat.mean / limit)
-                ok.append(stat.mean_band[0] - slack <= limit <= stat.mean_band[1] + slack)
-            found.append((f"saturated, the mean {what} is {_range(ratios)} of {limits[name]}, c = "
-                          f"{theory.tie_density(self.n_keys):.2f}", all(ok)))
+        wide = [0.01 + SURE * math.sqrt((1 / row.d_k + 1 / self.n_keys) / (2 * self.draws)) for row in self.rows]
+        found = [(say("spread is", lang, off=max(off)), all(o <= w for o, w in zip(off, wide)))]
+        large = [(row, limits) for row, limits in said if limits["spread"]["all"] >= theory.SATURATED]
+        c, gap = theory.tie_density(self.n_keys), theory.median_gap(self.n_keys)
+        for name in ("jacobian", "grad_query") if large else ():
+            pairs = [(getattr(row, name), limits["mean"][name], theory.next_term(row.spread, self.n_keys))
+                     for row, limits in large]
+            found.append((say(f"mean {name}", lang, ratios=_range([s.mean / x for s, x, _ in pairs], lang), c=c),
+                          all(s.mean_band[0] - more * x <= x <= s.mean_band[1] + more * x for s, x, more in pairs)))
         if large:
-            medians = [said[row]["median"]["jacobian"] for row in large]
-            ok = [row.jacobian.median_band[0] / 1.25 <= limit <= row.jacobian.median_band[1] * 1.25
-                  for row, limit in zip(large, medians)]
-            ratios = [row.jacobian.median / limit for row, limit in zip(large, medians)]
-            found.append((f"saturated, the median norm is {_range(ratios)} of 2 exp(−"
-                          f"{theory.median_gap(self.n_keys):.3f} √d_k)", all(ok)))
+            medians = [(row.jacobian, limits["median"]["jacobian"]) for row, limits in large]
+            found.append((say("median jacobian", lang, ratios=_range([s.median / x for s, x in medians], lang),
+                              gap=gap),
+                          all(s.median_band[0] / 1.25 <= x <= s.median_band[1] * 1.25 for s, x in medians)))
         scaled = [row.jacobian.median for row in self.rows if row.scale == "sqrt" and row.d_k >= 16]
         if scaled:
-            found.append((f"scaled by 1/√d_k, the median norm stays: {_range(scaled)} from d_k = 16 on",
-                          min(scaled) > 0 and max(scaled) < 1.25 * min(scaled)))
-        flat = [row.jacobian.mean / said[row]["mean"]["jacobian"] for row in self.rows
-                if said[row]["spread"]["all"] <= 1 / theory.SATURATED]
+            found.append((say("stays", lang, ratios=_range(scaled, lang)),
+                          all(0 < x < 1.25 * min(scaled) for x in scaled)))
+        flat = [row.jacobian.mean / limits["mean"]["jacobian"] for row, limits in said
+                if limits["spread"]["all"] <= 1 / theory.SATURATED]
         if flat:
-            found.append((f"scaled by 1/d_k, the weights flatten: the norm is {_range(flat)} of √(n − 1) / n",
-                          all(abs(ratio - 1) < 0.02 for ratio in flat)))
+            found.append((say("flattens", lang, ratios=_range(flat, lang)), all(abs(x - 1) < 0.02 for x in flat)))
         w = [row.witness for row in self.rows]
-        found.append((f"vjps and complex steps agree to {self.witness:.0e}, central differences to "
-                      f"{max(x.central for x in w):.0e}",
+        found.append((say("witness agrees", lang, absolute=self.witness, central=max(x.central for x in w)),
                       all(x.absolute < 4e-15 and x.central < 1e-9 and x.query < 1e-13 for x in w)
                       and all(x.relative < 1e-5 for x in w if x.relative is not None)))
         return [{"claim": claim, "ok": bool(ok)} for claim, ok in found]
@@ -262,7 +244,7 @@ class Sweep:
         for scale, colour in zip(SCALES, SERIES):
             if scale in self.scales:
                 self._draw_scale(ax, name, scale, colour)
-        ax.set(title=PANELS[name][lang], xlabel="d_k", xscale="log",
+        ax.set(title=say(f"panel {name}", lang), xlabel="d_k", xscale="log",
                yscale="linear" if name == "largest_weight" else "log")
         ax.set_xticks(self.d_k, [str(d) for d in self.d_k], fontsize=8)
         ax.minorticks_off()
@@ -270,7 +252,7 @@ class Sweep:
             ax.set(ylim=(0, 1.02) if name == "largest_weight" else (FLOOR, 30))
         marks = {SYMBOLS[scale]: ("o-", SERIES[list(SCALES).index(scale)]) for scale in self.scales}
         if name != "spread":
-            marks = dict(zip(LINES[lang], (("-", INK), (":", INK), ("--", INK))))
+            marks = dict(zip(say("lines", lang), (("-", INK), (":", INK), ("--", INK))))
         if name in ("spread", "jacobian"):
             handles = [ax.plot([], [], style, color=colour, ms=4)[0] for style, colour in marks.values()]
             for text in ax.legend(handles, marks, loc="best", fontsize=9, frameon=False).get_texts():
@@ -294,9 +276,9 @@ class Sweep:
             ax.plot([d for d, y in said if y], [max(y, FLOOR) for _, y in said if y], "--", lw=1.2, color=INK)
 
 
-def _range(numbers: Sequence[float]) -> str:
+def _range(numbers: Sequence[float], lang: str) -> str:
     low, high = f"{min(numbers):.2g}", f"{max(numbers):.2g}"
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else say("to", lang, low=low, high=high)
 
 
 def _bracket(x: float | None, spec: str, width: int) -> str:

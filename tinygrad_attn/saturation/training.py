@@ -3,29 +3,31 @@
 The task is the one that attention is for: look something up by content. A context holds some of the tokens, each with
 a value of its own, drawn afresh; the query is one of these tokens, and the answer its value. The layer has a query
 vector and a key vector for each token, the rows of W_q and W_k, standard normal at the start, so that scores have
-standard deviation √d_k times the scale. To answer, it must learn to make the score of a token with itself the largest.
-The loss is the mean squared error of the answer.
+standard deviation √d_k times the scale. To answer, it must learn to make the score of a token with itself the
+largest. The loss is the mean squared error of the answer.
 
-What was found, with 16 tokens that all stand in every context, 400 steps, five seeds and rates in decades, is what the
-`claims()` of a `training_map` say, no more. Unscaled, the layer learns at d_k = 4 like the scaled one; it learns worse and
-worse with larger d_k, and from 64 on with no rate, by SGD or Adam. A right key whose weight is e⁻³⁰ gets no gradient, and
-it would rise only in a context where all its rivals happen to score low, which never comes if all tokens are
-always there. What changes that is told by the `CONTROLS`:
+With 16 tokens that all stand in every context, 400 steps, five seeds, and rates in decades, `training_map` finds:
+at d_k = 4 the unscaled layer learns like the scaled one, at 16 worse, and from 64 on with no rate at all, neither by
+SGD nor by Adam. A right key whose weight is e⁻³⁰ gets no gradient, and it can rise only in a context where all its
+rivals happen to score low, which never comes if all tokens are always there. The `CONTROLS` change one thing each:
 
 - *few rivals*: with 4 of 64 tokens in a context the unscaled layer learns, worse.
-- *cross-entropy* on the weights, −ln of the weight of the right key, has the gradient p − 1 at its score, which cannot
-  vanish: the logarithm undoes what the softmax does. The unscaled layer learns at once. So it is not large scores as
-  such that stop it, but the softmax's Jacobian between them and the loss.
-- *tied*: if W_k starts as a copy of W_q, and the query must find another token than itself, each query is locked on
-  itself with a score near d_k. Unscaled, at d_k = 1024, the gradient is exactly 0 in double precision: a true stall. Here
-  1/√d_k is not enough either; 1/d_k is. What fits depends on how queries and keys are correlated.
-"""
+- *cross-entropy*, −ln of the weight of the right key, has the gradient p − 1 at its score, which cannot vanish: the
+  logarithm undoes what the softmax does. The unscaled layer learns at once. So it is not large scores as such that
+  stop it, but the softmax's Jacobian between them and the loss.
+- *tied start*: if W_k starts as a copy of W_q, and a query must find another token than its own, it is locked on
+  its own with a score near d_k. Unscaled, at d_k = 1024, the gradient is exactly 0 in double precision: a true stall.
+  Here 1/√d_k is not enough either, and 1/d_k is: what fits depends on how queries and keys are correlated.
+
+What was not tried: other starts than the standard normal, float32, weight decay, clipping, layer norm, several heads,
+a layer below or above. """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -36,6 +38,7 @@ from ..ops import log_softmax, softmax
 from ..plots import INK, SERIES, figure
 from ..tensor import Tensor
 from .measure import SCALES, SYMBOLS
+from .words import say
 
 RATES = {"sgd": (0.1, 1.0, 10.0, 100.0, 1000.0), "adam": (0.001, 0.01, 0.1, 1.0)}
 DEAD = 1e-6                                 # below it, moving all scores by 1 hardly changes a query's own loss
@@ -45,9 +48,9 @@ LOSSES = ("squared", "cross-entropy")
 
 @dataclass(frozen=True)
 class Task:
-    """How many tokens there are, how many of them stand in a context, how wide their values are; how many contexts there
-    are in a step of training and in the test; the loss, "squared" or "cross-entropy"; and whether W_k starts as a copy of
-    W_q (`tied`), in which case a query asks for the token before it in the vocabulary instead of itself."""
+    """How many tokens there are, how many of them stand in a context, how wide their values are; how many contexts
+    there are in a step of training and in the test; the loss, "squared" or "cross-entropy"; and whether W_k starts as a
+    copy of W_q (`tied`), in which case a query asks for the token before it in the vocabulary instead of itself."""
 
     tokens: int = 16
     keys: int = 16
@@ -58,7 +61,7 @@ class Task:
     tied: bool = False
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """n contexts: the tokens in them (n, keys), the place of the one asked for (n,), the values (n, keys, width)."""
+        """n contexts: their tokens (n, keys), the place of the one asked for (n,), the values (n, keys, width)."""
         keys = rng.permuted(np.tile(np.arange(self.tokens), (n, 1)), axis=1)[:, :self.keys]
         return keys, rng.integers(self.keys, size=n), rng.standard_normal((n, self.keys, self.width))
 
@@ -69,8 +72,8 @@ class Task:
 
     def lookup(self, weights: list[Tensor], scale: float, keys: np.ndarray, right: np.ndarray,
                values: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss, scores and attention weights. They are those of `attention(w_q[asking], w_k[keys], values, scale=scale)`,
-        but the scores of all pairs of tokens are computed once and then looked up, which saves most of the work."""
+        """Loss, scores and attention weights, as of `attention(w_q[asking], w_k[keys], values, scale=scale)`; but the
+        scores of all pairs of tokens are computed once and then looked up, which saves most of the work."""
         (w_q, w_k), rows = weights, np.arange(len(keys))
         pairs = (w_q * scale) @ w_k.mT                                                  # (tokens, tokens)
         asking = (keys[rows, right] + self.tied) % self.tokens
@@ -82,15 +85,15 @@ class Task:
         return (error * error).mean(), scores, p
 
 
-CONTROLS = {"few rivals: 4 of 64 tokens": Task(tokens=64, keys=4), "cross-entropy": Task(loss="cross-entropy"),
+CONTROLS = {"few rivals": Task(tokens=64, keys=4), "cross-entropy": Task(loss="cross-entropy"),
             "tied start": Task(tied=True)}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training. At each step in `steps`, on the test contexts: the loss; the share of queries whose largest weight is
-    on the right key; the share that is *stuck*, on a wrong key and with a dead gradient: below a millionth, at its
-    scores, of its own loss; and the norm of ∂L/∂W_q. A run that overflowed ends where it did."""
+    """One training. At each step in `steps`, on the test contexts: the loss; the share of queries whose largest weight
+    is on the right key; the share that is *stuck*, on a wrong key and with a dead gradient, the norm of that of its own
+    loss at its scores being below a millionth; and the norm of ∂L/∂W_q. A run that overflowed ends where it did."""
 
     scale: str
     d_k: int
@@ -118,7 +121,7 @@ def sgd(lr: float) -> Update:
 
 
 def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Update:
-    """−lr · m / (√v + eps), with m and v the running means of g and g², freed of their start at 0. (Kingma & Ba 2015.)"""
+    """−lr · m / (√v + eps), m and v the running means of g and g², freed of their start at 0. (Kingma & Ba 2015.)"""
     means: list[Any] = []
     t = 0
 
@@ -126,7 +129,8 @@ def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8)
         nonlocal t
         t += 1
         means[:] = means or [(0.0, 0.0) for _ in gradients]
-        means[:] = [(beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g) for (m, v), g in zip(means, gradients)]
+        means[:] = [(beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g)
+                    for (m, v), g in zip(means, gradients)]
         return [-lr * m / (1 - beta1 ** t) / (np.sqrt(v / (1 - beta2 ** t)) + eps) for m, v in means]
     return update
 
@@ -135,8 +139,8 @@ OPTIMIZERS: dict[str, Callable[[float], Update]] = {"sgd": sgd, "adam": adam}
 NAMES = {"sgd": "SGD", "adam": "Adam"}
 
 
-def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 400, seed: int = 0, optimizer: str = "sgd",
-          *, task: Task = Task(), every: int = 20) -> Run:
+def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 400, seed: int = 0,
+          optimizer: str = "sgd", *, task: Task = Task(), every: int = 20) -> Run:
     """Train one attention layer on the look-up, and look at it every so many steps.
 
     For one seed and d_k the start, the contexts and the test are the same for all scales, rates and optimisers. An
@@ -152,12 +156,14 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
                          f"{', '.join(SCALES)}, one of {', '.join(OPTIMIZERS)}, and one of {', '.join(LOSSES)}")
     if d_k < 1 or steps < 1 or every < 1 or not (0 < lr < math.inf) or not 2 <= task.keys <= task.tokens:
         raise ValueError(f"train: d_k={d_k}, steps={steps}, every={every}, lr={lr}, {task.keys} keys of {task.tokens} "
-                         "tokens; the numbers are above 0, and at least two keys, and at most all tokens, are in a context")
+                         "tokens; the numbers are above 0, and at least two keys, and at most all tokens, are in a "
+                         "context")
     rng = np.random.default_rng([seed, d_k])
     weights, test = task.start(rng, d_k), task.draw(rng, task.test)
     factor, update = SCALES[scale](d_k), OPTIMIZERS[optimizer](lr)
     seen: list[tuple[float, ...]] = []
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):     # a rate may be far too large: the map shows it
+    with np.errstate(over="ignore", invalid="ignore",
+                     divide="ignore"):     # a rate may be far too large: the map shows it
         for step in range(steps + 1):
             if step % every == 0 or step == steps:
                 seen.append((step, *_look(task, weights, factor, test)))
@@ -182,10 +188,10 @@ def _look(task: Task, weights: list[Tensor], factor: float, test: tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Cell:
-    """One scale at one d_k with one optimiser, over all rates and seeds. `best` is the rate with the highest median accuracy
-    at the end (of equals, with the lowest median loss); `accuracy` has that of each seed there; `steps` the median number
-    to 95 %, None if most seeds never came there; `rates` those with which every seed did. `stuck` has the median shares
-    at the start and, with the best rate, at the end."""
+    """One scale at one d_k with one optimiser, over all rates and seeds. `best` is the rate whose worst seed is best at
+    the end (of equals, the best median, then the lowest median loss), and `accuracy` and `loss` have what each seed
+    came to with it; `steps` is the median number to 95 %, None if most seeds never came there; `rates` those with
+    which every seed did; `stuck` the median shares at the start and, with the best rate, at the end."""
 
     optimizer: str
     d_k: int
@@ -225,9 +231,10 @@ class Map:
         if not by_rate:
             raise KeyError(f"the map has no runs with {optimizer}, d_k={d_k}, scale={scale}")
 
-        def merit(rate: float) -> tuple[float, float]:
-            runs = by_rate[rate]
-            return median(r.accuracy[-1] for r in runs), -median(np.nan_to_num(r.loss[-1], nan=np.inf) for r in runs)
+        def merit(rate: float) -> tuple[float, ...]:
+            shares, losses = ([at[-1] for at in column] for column in zip(*((r.accuracy,
+                                                                             r.loss) for r in by_rate[rate])))
+            return min(shares), median(shares), -median(x if math.isfinite(x) else math.inf for x in losses)
         best = max(by_rate, key=merit)
         runs = by_rate[best]
         steps = median(math.inf if r.steps_to_learn is None else r.steps_to_learn for r in runs)
@@ -240,46 +247,76 @@ class Map:
         return [self.cell(optimizer, d_k, scale) for optimizer in self.axis("optimizer") for d_k in self.axis("d_k")
                 for scale in self.axis("scale")]
 
-    def _rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        head = ("optimiser", "d_k", "scores", "best rate", "right at the end", "steps to 95 %", "rates that work",
-                "stuck at the start", "at the end")
-        return head, [(c.optimizer, str(c.d_k), SYMBOLS[c.scale], f"{c.best:g}", _spread(c.accuracy),
+    def cells_as_text(self) -> list[tuple[str, ...]]:
+        """A line for each optimiser, d_k and scale, under the columns of `table`."""
+        return [(NAMES[c.optimizer], str(c.d_k), SYMBOLS[c.scale], f"{c.best:g}", _spread(c.accuracy),
                        "-" if c.steps is None else f"{c.steps:g}", ", ".join(f"{r:g}" for r in c.rates) or "none",
                        f"{c.stuck[0]:.0%}", f"{c.stuck[1]:.0%}") for c in self.cells()]
 
     def table(self) -> str:
         """A line for each optimiser, d_k and scale, at its best rate: median over the seeds, and the range."""
-        head, rows = self._rows()
+        head, rows = say("map columns"), self.cells_as_text()
         widths = [max(map(len, column)) for column in zip(head, *rows)]
         lines = ["  ".join(cell.rjust(n) if k != 2 else cell.ljust(n) for k, (cell, n) in enumerate(zip(row, widths)))
                  for row in (head, *rows)]
-        return "\n".join([f"{self.task.keys} keys of {self.task.tokens} tokens, {max(r.steps[-1] for r in self.runs)} steps, "
-                          f"seeds {', '.join(map(str, self.axis('seed')))}", *lines, "",
-                          *(f"{c['claim']}  {'ok' if c['ok'] else 'OFF'}" for c in self.claims())])
+        return "\n".join([self.title(), *lines])
 
     __str__ = table
 
-    def claims(self) -> list[dict[str, Any]]:
-        """What the map shows of the unscaled layer and of the scaled one, as far as it has their runs: `claim` in words,
-        and `ok`, whether it holds in all seeds."""
-        found = []
+    def title(self) -> str:
+        steps, seeds = max(run.steps[-1] for run in self.runs), ", ".join(map(str, self.axis("seed")))
+        return (f"{self.task.keys} of {self.task.tokens} tokens in a context, {self.task.loss} loss"
+                f"{', tied start' if self.task.tied else ''}, {steps} steps, seeds {seeds}")
+
+    def claims(self, lang: str = "en") -> list[dict[str, Any]]:
+        """What the map shows, as far as it has the runs for it: `claim` in words, and `ok`, whether it holds in all
+        seeds. There are claims for the task itself, and for each of the `CONTROLS`."""
+        found: list[tuple[str, bool]] = []
         for optimizer in self.axis("optimizer"):
             cells = {(c.scale, c.d_k): c for c in self.cells() if c.optimizer == optimizer}
-            name, lengths = NAMES[optimizer], self.axis("d_k")
-            scaled, raw = ([cells[scale, d] for d in lengths if (scale, d) in cells] for scale in ("sqrt", "none"))
-            if scaled:
-                found.append((f"{name}, scaled by 1/√d_k: each seed learns at every d_k",
-                              all(c.learns for c in scaled)))
-            short, long = [c for c in raw if c.d_k <= 4], [c for c in raw if c.d_k >= 64]
-            if short:
-                found.append((f"{name}, unscaled, d_k up to 4: each seed learns", all(c.learns for c in short)))
-            if long:
-                best = max(self.select(scale="none", optimizer=optimizer), key=lambda r: (r.d_k >= 64) * r.accuracy[-1])
-                found.append((f"{name}, unscaled, d_k from 64 on: no seed learns with any rate; the best has "
-                              f"{best.accuracy[-1]:.0%} right", best.accuracy[-1] < LEARNED))
-                found.append((f"{name}, unscaled, d_k = {long[-1].d_k}: {long[-1].stuck[0]:.0%} of the queries are stuck at "
-                              "the start, scaled none", long[-1].stuck[0] > 0.2 and all(c.stuck[0] == 0 for c in scaled)))
+            by_scale = [[cells[scale, d] for d in self.axis("d_k") if (scale, d) in cells] for scale in SCALES]
+            tell = partial(say, lang=lang, name=NAMES[optimizer])
+            if self.task.tied:
+                found += self._tied(tell, *by_scale)
+            elif self.task.loss == "cross-entropy":
+                found += [(tell("unscaled learns"), all(c.learns for c in by_scale[0]))] if by_scale[0] else []
+            elif self.task.keys < self.task.tokens:
+                found += self._few_rivals(tell, *by_scale)
+            else:
+                found += self._all_rivals(tell, *by_scale)
         return [{"claim": claim, "ok": bool(ok)} for claim, ok in found]
+
+    def _all_rivals(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
+                    flat: list[Cell]) -> list[tuple[str, bool]]:
+        found = []
+        short, long = [c for c in raw if c.d_k <= 4], [c for c in raw if c.d_k >= 64]
+        if scaled:
+            found.append((tell("scaled learns"), all(c.learns for c in scaled)))
+        if short:
+            found.append((tell("short learns"), all(c.learns for c in short)))
+        if long:
+            best = max(run.accuracy[-1] for c in long
+                       for run in self.select(scale="none", optimizer=c.optimizer, d_k=c.d_k))
+            found.append((tell("long fails", best=best), best < LEARNED))
+        if long and scaled and long[-1].d_k >= 1024:
+            found.append((tell("stuck", d_k=long[-1].d_k, stuck=long[-1].stuck[0]),
+                          long[-1].stuck[0] > 0.2 and all(c.stuck[0] == 0 for c in scaled)))
+        return found
+
+    def _few_rivals(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
+                    flat: list[Cell]) -> list[tuple[str, bool]]:
+        return [(tell("learns worse", d_k=bad.d_k, bad=median(bad.accuracy), bad_loss=median(bad.loss),
+                      good=median(good.accuracy), good_loss=median(good.loss)),
+                 median(bad.accuracy) > 0.7 and min(bad.loss) > 5 * max(good.loss)) for bad, good in zip(raw, scaled)]
+
+    def _tied(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
+              flat: list[Cell]) -> list[tuple[str, bool]]:
+        found = []
+        for c in (c for c in raw if c.d_k >= 1024):
+            first = [run.gradient[0] for run in self.select(scale="none", d_k=c.d_k, optimizer=c.optimizer)]
+            found.append((tell("true stall", d_k=c.d_k), not any(first) and max(c.accuracy) < 0.5))
+        found += [(tell("stalls too", d_k=c.d_k), max(c.accuracy) < 0.5) for c in scaled if c.d_k >= 1024]
+        return found + [(tell("flat learns", d_k=c.d_k), c.learns) for c in flat if c.d_k >= 1024]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
@@ -287,10 +324,12 @@ class Map:
                 "runs": [asdict(run) for run in self.runs]}
 
     def plot(self) -> Any:
-        """Share of right answers at the end against the learning rate, a panel for each optimiser and d_k, as a matplotlib
-        Figure (extra `[plot]`). Lines are medians over the seeds, bands reach from the worst to the best of them."""
+        """Share of right answers at the end against the learning rate, a panel for each optimiser and d_k, as a
+        matplotlib Figure (extra `[plot]`). Lines are medians over the seeds, bands reach from the worst to the best
+        of them."""
         optimizers, lengths = self.axis("optimizer"), self.axis("d_k")
-        picture, axes = figure(len(optimizers), len(lengths), size=(2.9 * len(lengths) + 0.6, 2.7 * len(optimizers) + 0.4))
+        size = (2.9 * len(lengths) + 0.6, 2.7 * len(optimizers) + 0.4)
+        picture, axes = figure(len(optimizers), len(lengths), size=size)
         for panels, optimizer in zip(np.reshape(axes, (len(optimizers), len(lengths))), optimizers):
             for ax, d_k in zip(panels, lengths):
                 self.draw_panel(ax, optimizer, d_k)
@@ -303,17 +342,18 @@ class Map:
             shares = [[r.accuracy[-1] for r in self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=rate)]
                       for rate in rates]
             if all(shares):
-                ax.fill_between(rates, [min(s) for s in shares], [max(s) for s in shares], color=colour, alpha=0.15, lw=0)
+                ax.fill_between(rates, [min(s) for s in shares], [max(s) for s in shares], color=colour, alpha=0.15,
+                                lw=0)
                 ax.plot(rates, [median(s) for s in shares], "o-", ms=4, color=colour, label=SYMBOLS[scale])
         ax.axhline(1 / self.task.keys, color=INK, lw=1, ls=":")
-        labels = {"en": ("learning rate", "share of right answers"), "pt": ("taxa de aprendizado", "fração de acertos")}[lang]
-        ax.set(title=f"{NAMES[optimizer]}, d_k = {d_k}", xlabel=labels[0], ylabel=labels[1], xscale="log", ylim=(-0.02, 1.04))
+        x, y = say("map axes", lang)
+        ax.set(title=f"{NAMES[optimizer]}, d_k = {d_k}", xlabel=x, ylabel=y, xscale="log", ylim=(-0.02, 1.04))
         for text in ax.legend(loc="best", fontsize=8, frameon=False).get_texts():
             text.set_color(INK)
 
-    def plot_loss(self, d_k: int, optimizer: str = "sgd") -> Any:
-        """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a matplotlib
-        Figure (extra `[plot]`)."""
+    def plot_loss(self, d_k: int, optimizer: str = "sgd", lang: str = "en") -> Any:
+        """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a
+        matplotlib Figure (extra `[plot]`)."""
         picture, ax = figure(1, 1, size=(6.4, 4.2))
         for scale, colour in zip(SCALES, SERIES):
             if scale in self.axis("scale"):
@@ -321,10 +361,24 @@ class Map:
                 for k, run in enumerate(self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=best)):
                     ax.plot(run.steps, run.loss, color=colour, lw=1.2, alpha=0.8,
                             label=None if k else f"{SYMBOLS[scale]}, rate {best:g}")
-        ax.set(xlabel="step", ylabel="loss on the test contexts", yscale="log", title=f"{NAMES[optimizer]}, d_k = {d_k}")
+        x, y = say("loss axes", lang)
+        ax.set(xlabel=x, ylabel=y, yscale="log", title=f"{NAMES[optimizer]}, d_k = "
+                                                                                      f"{d_k}")
         for text in ax.legend(loc="best", fontsize=9, frameon=False).get_texts():
             text.set_color(INK)
         return picture
+
+
+def controls(d_k: int = 1024, *, seeds: Sequence[int] = (0, 1, 2, 3, 4), steps: int = 400,
+             progress: Callable[[int, int], None] | None = None) -> dict[str, Map]:
+    """The map of each of the `CONTROLS` at one d_k, by SGD: which one thing turns the stall into something else."""
+    found, size = {}, len(SCALES) * len(RATES["sgd"]) * len(seeds)
+    for k, (name, task) in enumerate(CONTROLS.items()):
+        def tell(done: int, total: int, before: int = k * size) -> None:
+            if progress:
+                progress(before + done, size * len(CONTROLS))
+        found[name] = training_map([d_k], optimizers=["sgd"], seeds=seeds, steps=steps, task=task, progress=tell)
+    return found
 
 
 def _spread(shares: Sequence[float]) -> str:
@@ -336,8 +390,8 @@ def training_map(d_k: Sequence[int] = (4, 16, 64, 256, 1024), *, scales: Sequenc
                  optimizers: Sequence[str] = ("sgd", "adam"), rates: dict[str, Sequence[float]] | None = None,
                  seeds: Sequence[int] = (0, 1, 2, 3, 4), steps: int = 400, task: Task = Task(),
                  progress: Callable[[int, int], None] | None = None) -> Map:
-    """Train with every combination, and return the `Map`. `rates` has, by optimiser, the learning rates, decades from 0.1
-    to 1000 for SGD and from 0.001 to 1 for Adam if not given. `progress(done, total)` is called after each run.
+    """Train with every combination, and return the `Map`. `rates` has, by optimiser, the learning rates, decades from
+    0.1 to 1000 for SGD and from 0.001 to 1 for Adam if not given. `progress(done, total)` is called after each run.
 
     >>> from tinygrad_attn import saturation
     >>> found = saturation.training_map([16], scales=["sqrt"], optimizers=["sgd"], rates={"sgd": [10, 100]}, seeds=[0])
@@ -348,8 +402,8 @@ def training_map(d_k: Sequence[int] = (4, 16, 64, 256, 1024), *, scales: Sequenc
     grid = [(scale, d, lr, seed, optimizer) for optimizer in optimizers for d in d_k for scale in scales
             for lr in rates.get(optimizer, (1.0,)) for seed in seeds]
     if not grid:
-        raise ValueError("training_map: there is nothing to train; give at least one of each of d_k, scales, optimizers, "
-                         "rates and seeds")
+        raise ValueError("training_map: there is nothing to train; give at least one of each of d_k, scales, "
+                         "optimizers, rates and seeds")
     runs = []
     for scale, d, lr, seed, optimizer in grid:
         runs.append(train(scale, d, lr, steps, seed, optimizer, task=task))
