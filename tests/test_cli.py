@@ -55,7 +55,7 @@ def test_json_has_the_same_and_is_one_object(report, text):
     rows = found["saturation"]["rows"]
     assert [(row["d_k"], row["scale"]) for row in rows] == [(d, s) for d in (1, 4, 16, 64, 256, 1024, 4096)
                                                             for s in ("none", "sqrt")]
-    assert f"{rows[-2]['jacobian_median']:.1e}" in text[0].stdout
+    assert f"{rows[-2]['jacobian']['median']:.1e}" in text[0].stdout
     assert (folder / found["graph"]["dot"]).exists()
     weights = next(e for e in found["example_b"] if e["name"] == "weights")
     np.testing.assert_allclose(weights["computed"], weights["expected"], atol=1e-10)
@@ -76,48 +76,63 @@ def test_a_terminal_without_the_characters_is_no_reason_to_fail(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    return saturation.sweep()
+def sweep():
+    return saturation.sweep(**cli.MEASURED)
 
 
-def at_once(monkeypatch, rows, **change):
+def at_once(monkeypatch, sweep, **change):
     """The command without the wait for its measurement, and with something changed."""
-    monkeypatch.setattr(saturation, "sweep", lambda **_: rows)
+    monkeypatch.setattr(saturation, "sweep", lambda *_, **__: sweep)
     for name, value in change.items():
         monkeypatch.setattr(cli, name, value)
 
 
-def test_a_number_that_is_off_is_named_and_the_exit_code_says_so(monkeypatch, rows, tmp_path, capsys):
-    shifted = (np.array(cli.EXPECTED_B["weights"]) + 1e-6).tolist()
-    at_once(monkeypatch, rows, EXPECTED_B={**cli.EXPECTED_B, "weights": shifted})
+def shifted(sweep, column, by, which=lambda k, row: True):
+    """The sweep with something added to one measured number of some rows."""
+    name, _, part = column.partition(".")
+
+    def moved(row):
+        old = getattr(row, name)
+        return replace(row, **{name: replace(old, **{part: getattr(old, part) + by}) if part else old + by})
+    return replace(sweep, rows=tuple(moved(row) if which(k, row) else row for k, row in enumerate(sweep.rows)))
+
+
+def test_a_number_that_is_off_is_named_and_the_exit_code_says_so(monkeypatch, sweep, tmp_path, capsys):
+    off = (np.array(cli.EXPECTED_B["weights"]) + 1e-6).tolist()
+    at_once(monkeypatch, sweep, EXPECTED_B={**cli.EXPECTED_B, "weights": off})
     assert cli.main(["--out", str(tmp_path)]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "OFF: weights"
     assert out.count("  OFF\n") == 1
 
 
+SHOWN = ["spread", "largest_weight.mean", "jacobian.median", "witness.absolute", "witness.central", "witness.query"]
+
+
 @pytest.mark.parametrize(("column", "scale"), [
-    *((column, scale) for column in ("score_std", "largest_weight", "jacobian_median", "witness")
-      for scale in ("none", "sqrt")),
-    ("jacobian_mean", "none"), ("near_tie_share", "none")])     # of the scaled scores these two are not printed
-def test_every_column_of_the_table_is_under_a_claim(monkeypatch, rows, tmp_path, column, scale):
-    wrong = [replace(row, **{column: 1.23 + getattr(row, column)}) if row.scale == scale else row for row in rows]
-    at_once(monkeypatch, wrong)
+    *((column, scale) for column in SHOWN for scale in ("none", "sqrt")),
+    ("jacobian.mean_band", "none"), ("near_tie_share", "none")])    # of the scaled scores these two are not printed
+def test_every_column_of_the_table_is_under_a_claim(monkeypatch, sweep, tmp_path, column, scale):
+    by = (1.23, 1.23) if column.endswith("band") else 1.23
+    if column.endswith("band"):
+        rows = tuple(replace(row, jacobian=replace(row.jacobian, mean_band=by)) for row in sweep.rows)
+        at_once(monkeypatch, replace(sweep, rows=rows))
+    else:
+        at_once(monkeypatch, shifted(sweep, column, by, lambda _, row: row.scale == scale))
     assert cli.main(["--out", str(tmp_path), "--json"]) == 1
 
 
-@pytest.mark.parametrize("column", ["score_std", "largest_weight", "jacobian_median", "witness"])
+@pytest.mark.parametrize("column", SHOWN)
 @pytest.mark.parametrize("k", range(14))
-def test_no_cell_of_the_table_can_be_nan(rows, column, k):
-    wrong = [replace(row, **{column: np.nan}) if i == k else row for i, row in enumerate(rows)]
-    assert all(claim["ok"] for claim in cli.saturation_claims(rows))
-    assert not all(claim["ok"] for claim in cli.saturation_claims(wrong))
+def test_no_cell_of_the_table_can_be_nan(sweep, column, k):
+    assert all(claim["ok"] for claim in cli.saturation_claims(sweep))
+    assert not all(claim["ok"] for claim in cli.saturation_claims(shifted(sweep, column, np.nan, lambda i, _: i == k)))
 
 
-def test_a_wrong_rule_is_told_in_the_report_and_the_json_stays_json(monkeypatch, rows, tmp_path, capsys):
+def test_a_wrong_rule_is_told_in_the_report_and_the_json_stays_json(monkeypatch, sweep, tmp_path, capsys):
     (right,) = ops.softmax.vjps
     monkeypatch.setattr(ops.softmax, "vjps", [lambda *args, **params: right(*args, **params) * 0.9])
-    at_once(monkeypatch, [replace(rows[0], score_std=np.nan), *rows[1:]])
+    at_once(monkeypatch, shifted(sweep, "spread", np.nan, lambda k, _: k == 0))
     assert cli.main(["--out", str(tmp_path)]) == 1
     assert "gradcheck: input 0 at" in capsys.readouterr().out
     assert cli.main(["--out", str(tmp_path), "--json"]) == 1
@@ -129,14 +144,8 @@ def test_a_wrong_rule_is_told_in_the_report_and_the_json_stays_json(monkeypatch,
     assert "attention" in report["off"]
 
 
-def test_a_softmax_with_a_wrong_gradient_has_a_witness_against_it(monkeypatch):
-    right = saturation.softmax_jacobians
-    monkeypatch.setattr(saturation, "softmax_jacobians", lambda scores: right(scores) * 0.999)
-    assert all(row.witness > 1e-5 for row in saturation.sweep((4, 16), draws=20))
-
-
-def test_without_a_dot_program_the_text_is_written_and_it_says_what_to_install(monkeypatch, rows, tmp_path, capsys):
-    at_once(monkeypatch, rows)
+def test_without_a_dot_program_the_text_is_written_and_it_says_what_to_install(monkeypatch, sweep, tmp_path, capsys):
+    at_once(monkeypatch, sweep)
     monkeypatch.setattr(graph.dot, "find_dot", lambda: None)
     assert cli.main(["--out", str(tmp_path)]) == 0
     assert "no picture: " in (out := capsys.readouterr().out)
@@ -185,8 +194,109 @@ def test_interrupting_leaves_no_mess(tmp_path):
     assert os.listdir(tmp_path / "out") == []
 
 
-def test_progress_is_shown_on_a_terminal_and_wiped(capsys):
-    cli.progress_line(7, 14)
-    assert "7/14" in capsys.readouterr().err
-    cli.progress_line(14, 14)
-    assert capsys.readouterr().err.endswith("\r\033[K")
+@pytest.mark.parametrize("with_tqdm", [True, False])
+def test_progress_is_shown_on_a_terminal_and_wiped(monkeypatch, capsys, with_tqdm):
+    found = (lambda name: None) if not with_tqdm else cli.find_spec
+    monkeypatch.setattr(cli, "find_spec", found)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    tell = cli.Progress("measuring")
+    tell(7, 14)
+    assert ("measuring" if with_tqdm else "7/14") in capsys.readouterr().err          # tqdm draws as it sees fit
+    tell(14, 14)
+    assert capsys.readouterr().err.split("\r")[-1].strip() in ("\033[K", "")
+
+
+def test_no_progress_where_there_is_no_terminal(capsys):
+    cli.Progress("measuring")(7, 14)
+    assert capsys.readouterr().err == ""
+
+
+# ------------------------------------------------------------------------------------------------- the laboratory
+QUICK = ["saturation", "--d-k", "4", "256", "1024", "--draws", "60"]
+
+
+def test_the_laboratory_prints_tables_and_claims_and_writes_nothing_unasked(tmp_path):
+    result = run(*QUICK, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if line.startswith("Q Kᵀ")] == ["Q Kᵀ", "Q Kᵀ / √d_k", "Q Kᵀ / d_k"]
+    assert "vjps and complex steps agree" in lines[-1]
+    assert lines[-1].endswith("  ok")
+    assert max(map(len, lines)) <= 80
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_laboratory_writes_a_page_and_the_numbers_and_json_tells_where(tmp_path):
+    result = run(*QUICK, "--scales", "none", "sqrt", "--lang", "pt", "--out", "lab", "--json", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    report = json.loads(result.stdout)
+    assert report["off"] == []
+    assert [Path(path).name for path in report["written"]] == ["saturation.html", "saturation.json"]
+    assert sorted(os.listdir(tmp_path / "lab")) == ["saturation.html", "saturation.json"]
+    assert json.loads((tmp_path / "lab" / "saturation.json").read_text())["sweep"] == report["sweep"]
+    assert 'lang="pt-BR"' in (tmp_path / "lab" / "saturation.html").read_text(encoding="utf-8")
+    assert {row["scale"] for row in report["sweep"]["rows"]} == {"none", "sqrt"}
+
+
+def test_options_before_and_after_the_command_mean_the_same(monkeypatch, sweep, tmp_path, capsys):
+    at_once(monkeypatch, sweep)
+    assert cli.main(["saturation", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == []
+    assert cli.main(["saturation"]) == 0
+    assert capsys.readouterr().out.startswith("64 keys")
+
+
+def test_the_laboratory_trains_if_asked(monkeypatch, sweep, tmp_path, capsys):
+    at_once(monkeypatch, sweep)
+    few = saturation.training_map([4], scales=["sqrt"], optimizers=["sgd"], rates={"sgd": [10.0]}, seeds=[0], steps=400)
+    monkeypatch.setattr(saturation, "training_map", lambda **_: few)
+    monkeypatch.setattr(saturation, "controls", lambda **_: {})
+    assert cli.main(["saturation", "--train", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "TRAINING\n16 of 16 tokens in a context" in out
+    assert "SGD, scaled by 1/√d_k, each seed learns at every d_k  ok" in out
+    assert "What it does to training" in (tmp_path / "saturation.html").read_text(encoding="utf-8")
+
+
+def test_where_theory_and_measurement_differ_the_laboratory_says_so(monkeypatch, sweep, capsys):
+    at_once(monkeypatch, shifted(sweep, "spread", 1.0))
+    assert cli.main(["saturation"]) == 1
+    assert "√d_k times the scale, within" in capsys.readouterr().out
+    at_once(monkeypatch, shifted(sweep, "spread", np.nan))
+    assert cli.main(["saturation", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["off"]
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["--d-k", "0"], "give whole numbers, at least 1"), (["--d-k", "x"], "invalid int value"),
+    (["--draws", "0"], "draws=0"), (["--keys", "1"], "two keys"), (["--scales", "cube"], "invalid choice: 'cube'"),
+    (["--lang", "fr"], "invalid choice: 'fr'")])
+def test_what_the_laboratory_cannot_do_it_explains(arguments, text, tmp_path):
+    result = run("saturation", *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_matplotlib_a_page_is_refused_before_the_work(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(saturation, "sweep", lambda *_, **__: pytest.fail("it began to measure"))
+    assert cli.main(["saturation", "--out", str(tmp_path)]) == 2
+    assert "pip install 'tinygrad_attn[plot]'" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_interrupting_the_laboratory_leaves_no_mess(tmp_path):
+    process = subprocess.Popen([*COMMAND, "saturation", "--draws", "100000", "--out", "lab"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "lab").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert os.listdir(tmp_path / "lab") == []

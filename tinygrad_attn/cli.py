@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .attention import attention, multi_head_attention
 from .errors import GradcheckError
 from .gradcheck import gradcheck
 from .graph import draw
+from .graph.dot import write_whole
 from .tensor import Tensor
 
 # Worked example A: one query, three keys. Ten digits are given, so 1e-10 is all that can be asked of ours.
@@ -237,16 +239,73 @@ def _numbers(row: Sequence[float]) -> str:
     return " ".join(f"{x:.6f}" for x in row)
 
 
-def progress_line(done: int, total: int) -> None:
-    """Progress on the terminal's error stream, gone when it is over."""
-    sys.stderr.write(f"\rmeasuring [{'#' * (20 * done // total):.<20}] {done}/{total}")
-    sys.stderr.write("\r\033[K" if done == total else "")
-    sys.stderr.flush()
+class Progress:
+    """How far the work is, on the terminal's error stream, gone when it is over; nothing where that is no terminal.
+    `tqdm` draws the bar if it is installed, and a line of ours does if not."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.bar: Any = None
+        self.shown = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self.shown:
+            return
+        if find_spec("tqdm"):
+            from tqdm import tqdm
+            self.bar = self.bar or tqdm(total=total, desc=self.label, leave=False, file=sys.stderr)
+            self.bar.update(done - self.bar.n)
+            if done == total:
+                self.bar.close()
+            return
+        sys.stderr.write(f"\r{self.label} [{'#' * (20 * done // total):.<20}] {done}/{total}")
+        sys.stderr.write("\r\033[K" if done == total else "")
+        sys.stderr.flush()
 
 
 def _wiped() -> str:
     """What removes a progress line, where there may be one."""
     return "\r\033[K" if sys.stderr.isatty() else ""
+
+
+def laboratory(args: argparse.Namespace) -> int:
+    """`saturation`: theory, measurement and differences side by side, and, with --train, what follows for training."""
+    if args.out and not find_spec("matplotlib"):
+        raise ImportError("--out: plots need matplotlib: pip install 'tinygrad_attn[plot]'")
+    sweep = saturation.sweep(args.d_k, scales=args.scales, n_keys=args.keys, draws=args.draws, seed=args.seed,
+                             progress=Progress("measuring"))
+    trained, controls = None, {}
+    if args.train:
+        trained = saturation.training_map(progress=Progress("training"))
+        controls = saturation.controls(progress=Progress("controls"))
+    maps = {"training": trained, **controls} if trained else {}
+    claims = [*sweep.claims(), *(claim for found in maps.values() for claim in found.claims())]
+    report: dict[str, Any] = {"version": __version__, "sweep": sweep.to_dict(),
+                              "maps": {name: found.to_dict() for name, found in maps.items()},
+                              "off": [claim["claim"] for claim in claims if not claim["ok"]], "written": []}
+    if args.out:
+        page = saturation.report(args.out / "saturation.html", lang=args.lang, measured=sweep, trained=trained,
+                                 controls=controls)
+        numbers = args.out / "saturation.json"
+        write_whole(numbers, as_json({key: part for key, part in report.items() if key != "written"}).encode())
+        report["written"] = [str(page), str(numbers)]
+    if args.json:
+        print(as_json(report), flush=True)
+    else:
+        lines = [sweep.table(), ""]
+        for name, found in maps.items():
+            lines += [name.upper(), found.table(), ""]
+        lines += [f"{claim['claim']}  {_mark(claim)}" for claim in claims]
+        lines += [f"written: {path}" for path in report["written"]]
+        print("\n".join(lines), flush=True)
+    return 1 if report["off"] else 0
+
+
+def main_job(args: argparse.Namespace) -> int:
+    """No subcommand: attention at work, every number checked."""
+    report = run(args.out, Progress("measuring"))
+    print(as_json(report) if args.json else as_text(report), flush=True)
+    return 1 if report["off"] else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -258,6 +317,26 @@ def parser() -> argparse.ArgumentParser:
                    help="where attention.dot and attention.svg go; made if missing (default: %(default)s)")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     p.add_argument("--version", action="version", version=__version__)
+    p.set_defaults(job=main_job)
+    commands = p.add_subparsers(title="more", metavar="COMMAND")
+    lab = commands.add_parser(
+        "saturation", help="the laboratory: why scores are divided by √d_k", description="Why scores are divided by "
+                                                                                         "√d_k: "
+        "scores, weights and gradients at each d_k, measured, beside what theory says of them, and confirmed by "
+        "differences; with --train also what it does to training. The exit code is 1 if they disagree.")
+    lab.add_argument("--d-k", type=int, nargs="+", default=list(saturation.D_K), metavar="N",
+                     help=f"lengths of the vectors (default: {' '.join(map(str, saturation.D_K))})")
+    lab.add_argument("--scales", nargs="+", choices=list(saturation.SCALES), default=list(saturation.SCALES),
+                     metavar="SCALE", help=f"of {', '.join(saturation.SCALES)} (default: all)")
+    lab.add_argument("--keys", type=int, default=64, metavar="N", help="keys for each query (default: %(default)s)")
+    lab.add_argument("--draws", type=int, default=500, metavar="N", help="queries at each d_k (default: %(default)s)")
+    lab.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (default: %(default)s)")
+    lab.add_argument("--train", action="store_true", help="train one attention layer over a grid as well: minutes")
+    lab.add_argument("--out", type=Path, default=None, metavar="DIR",
+                     help="write saturation.html, a page with plots and a slider, and saturation.json there")
+    lab.add_argument("--lang", choices=["en", "pt"], default="en", help="language of the page (default: %(default)s)")
+    lab.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    lab.set_defaults(job=laboratory)
     return p
 
 
@@ -269,21 +348,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = parser()
     args = p.parse_args(argv)
     try:
-        args.out.mkdir(parents=True, exist_ok=True)
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         p.error(f"--out {args.out}: that is a file, and must be a folder")
     except OSError as error:
         p.error(f"--out {args.out}: {error.strerror}")
     try:
-        report = run(args.out, progress_line if sys.stderr.isatty() else None)
-        print(as_json(report) if args.json else as_text(report), flush=True)
+        return args.job(args)
     except KeyboardInterrupt:
         print(f"{_wiped()}interrupted", file=sys.stderr)
         return 130
+    except (ValueError, ImportError) as error:              # a request that cannot be met
+        print(f"{_wiped()}{p.prog}: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:                 # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:                # a folder that cannot be written to, a full disk
         print(f"{_wiped()}{p.prog}: {error.filename2 or error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
-    return 1 if report["off"] else 0

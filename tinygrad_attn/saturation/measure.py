@@ -162,23 +162,26 @@ class Sweep:
         return found
 
     def table(self) -> str:
-        """A block for each scale: what was measured, and below a mean or a median, in brackets, what theory says."""
-        lines = [f"{self.n_keys} keys, {self.draws} draws, seed {self.seed}. In brackets: theory, near a limit."]
+        """A block for each scale, 80 columns wide: what was measured, and below it, where theory has a limit near, what
+        that is. (Means and medians of all quantities are in `to_dict()`.)"""
+        names = (("spread", "", 8, ".2f"), ("entropy", "mean", 8, ".3f"), ("largest_weight", "mean", 8, ".3f"),
+                 ("jacobian", "median", 9, ".1e"), ("jacobian", "mean", 8, ".4f"), ("grad_scores", "median", 9, ".1e"),
+                 ("grad_query", "median", 9, ".1e"), ("grad_query", "mean", 7, ".2g"), ("grad_key", "median", 8, ".1e"))
+        lines = [f"{self.n_keys} keys, {self.draws} draws, seed {self.seed}. Below: theory, near a limit.",
+                 "Of the softmax's Jacobian J, and of the gradients at scores, Q and K: norms."]
         for scale in self.scales:
-            lines += ["", f"{SYMBOLS[scale]}", "   d_k   spread  entropy  largest   ‖J‖ median    ‖J‖ mean   ‖∂L/∂s‖   "
-                      "‖∂L/∂Q‖   ‖∂L/∂K‖", " " * 18 + "mean     mean" + " " * 29 + "median    median    median"]
+            lines += ["", SYMBOLS[scale],
+                      "   d_k  spread entropy largest        J       J    ∂L/∂s    ∂L/∂Q  ∂L/∂Q   ∂L/∂K",
+                      "                  mean  weight   median    mean   median   median   mean  median"]
             for row in (row for row in self.rows if row.scale == scale):
-                said = self.theory(row.d_k, scale)
-                lines.append(f"{row.d_k:6} {row.spread:8.3f} {row.entropy.mean:8.3f} {row.largest_weight.mean:8.3f} "
-                             f"{row.jacobian.median:12.2e} {row.jacobian.mean:11.4f} {row.grad_scores.median:9.1e} "
-                             f"{row.grad_query.median:9.1e} {row.grad_key.median:9.1e}")
-                lines.append(f"       {_bracket(said['spread'].get('all'), '.3f', 8)} "
-                             f"{_bracket(said['mean'].get('entropy'), '.3f', 8)} "
-                             f"{_bracket(said['mean'].get('largest_weight'), '.3f', 8)} "
-                             f"{_bracket(said['median'].get('jacobian'), '.2e', 12)} "
-                             f"{_bracket(said['mean'].get('jacobian'), '.4f', 11)}".rstrip())
-        lines += ["", self.testimony()]
-        return "\n".join(lines)
+                said, measured, limit = self.theory(row.d_k, scale), f"{row.d_k:6}", "theory"
+                for name, kind, width, spec in names:
+                    x = getattr(getattr(row, name), kind) if kind else row.spread
+                    y = said[kind].get(name) if kind else said["spread"]["all"]
+                    measured += f"{x:{width}{spec}}"
+                    limit += " " * width if y is None else f"{y:{width}{spec}}"
+                lines += [measured, limit.rstrip()]
+        return "\n".join([*lines, "", self.testimony()])
 
     __str__ = table
 
@@ -279,10 +282,6 @@ class Sweep:
 def _range(numbers: Sequence[float], lang: str) -> str:
     low, high = f"{min(numbers):.2g}", f"{max(numbers):.2g}"
     return low if low == high else say("to", lang, low=low, high=high)
-
-
-def _bracket(x: float | None, spec: str, width: int) -> str:
-    return ("" if x is None else f"[{x:{spec}}]").rjust(width)
 
 
 def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", "linear"), n_keys: int = 64,

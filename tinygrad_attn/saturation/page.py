@@ -17,11 +17,11 @@ import numpy as np
 from ..attention import attention
 from ..engine import grad
 from ..graph.dot import write_whole
-from ..plots import INK, figure
+from ..plots import INK, SERIES, figure
 from ..tensor import Tensor
 from .measure import PANELS, SCALES, SYMBOLS, Sweep, jacobian_norms, sweep
 from .training import Map
-from .words import LANGUAGES, say
+from .words import LANGUAGES, TEXT, say
 
 STOPS = tuple(sorted({round(2 ** (k / 2)) for k in range(25)}))     # of the slider: 1 … 4096
 N_KEYS, CANDIDATES = 64, 101
@@ -96,7 +96,8 @@ def inline_svg(picture: Any, label: str) -> str:
     prefix = re.sub(r"\W+", "-", label)     # ids are the page's: two pictures may not share one
     svg = re.sub(r'id="([^"]*)"', rf'id="{prefix}-\1"', svg)
     svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", svg)
-    return re.sub(re.escape(INK), "currentColor", re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL))
+    return re.sub(re.escape(INK), "currentColor", re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg,
+                                                         flags=re.DOTALL))
 
 
 def _panel(measured: Sweep, name: str, lang: str) -> str:
@@ -134,13 +135,13 @@ def _map(found: Map, lang: str) -> str:
     rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in
                    found.cells_as_text())
     return (f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-            + _claims(found.claims(lang), lang))
+            + _claims(found.claims(lang), lang, "holds"))
 
 
-def _claims(claims: list[dict[str, Any]], lang: str) -> str:
+def _claims(claims: list[dict[str, Any]], lang: str, yes: str = "agrees") -> str:
     return '<ul class="claims">' + "".join(
         f'<li class="{"ok" if c["ok"] else "off"}">{html.escape(c["claim"])} '
-        f'<b>{say("agrees" if c["ok"] else "off", lang)}</b></li>' for c in claims) + "</ul>"
+        f'<b>{say(yes if c["ok"] else "off", lang)}</b></li>' for c in claims) + "</ul>"
 
 
 def _training(trained: Map | None, controls: Mapping[str, Map], lang: str) -> str:
@@ -155,11 +156,15 @@ def _training(trained: Map | None, controls: Mapping[str, Map], lang: str) -> st
         note = say("training_note", lang, keys=trained.task.keys, tokens=trained.task.tokens,
                                                   steps=max(run.steps[-1] for run in trained.runs),
                                                   seeds=len(trained.axis("seed")))
-        parts = [f"<h2>{say('training', lang)}</h2>", f'<div class="panels small">{"".join(panels)}</div>',
+        key = "".join(f'<span style="--mark: {colour}">{html.escape(SYMBOLS[scale])}</span>'
+                      for scale, colour in zip(SCALES, SERIES) if scale in trained.axis("scale"))
+        parts = [f"<h2>{say('training', lang)}</h2>", f'<p class="key">{key}</p>', f'<div class="panels '
+                                                                                   f'small">{"".join(panels)}</div>',
                  f'<p class="note">{html.escape(note)}</p>', _map(trained, lang)]
     if controls:
         parts += [f"<h2>{say('controls', lang)}</h2>",
-                  *(f"<h3>{html.escape(say(name, lang))}</h3>{_map(found, lang)}" for name, found in controls.items())]
+                  *(f"<h3>{html.escape(say(name, lang) if name in TEXT else name)}</h3>{_map(found, lang)}" for name,
+                    found in controls.items())]
     return f"<section>{''.join(parts)}</section>" if parts else ""
 
 

@@ -325,18 +325,24 @@ class Map:
 
     def plot(self) -> Any:
         """Share of right answers at the end against the learning rate, a panel for each optimiser and d_k, as a
-        matplotlib Figure (extra `[plot]`). Lines are medians over the seeds, bands reach from the worst to the best
-        of them."""
+        matplotlib Figure (extra `[plot]`). Lines are medians over the seeds, bands reach from the worst to the best of
+        them, and the dotted line is chance."""
         optimizers, lengths = self.axis("optimizer"), self.axis("d_k")
-        size = (2.9 * len(lengths) + 0.6, 2.7 * len(optimizers) + 0.4)
+        size = (2.9 * len(lengths) + 0.6, 2.7 * len(optimizers) + 0.6)
         picture, axes = figure(len(optimizers), len(lengths), size=size)
-        for panels, optimizer in zip(np.reshape(axes, (len(optimizers), len(lengths))), optimizers):
+        axes = np.reshape(axes, (len(optimizers), len(lengths)))
+        for panels, optimizer in zip(axes, optimizers):
             for ax, d_k in zip(panels, lengths):
                 self.draw_panel(ax, optimizer, d_k)
+                if ax is not panels[0]:
+                    ax.set_ylabel("")
+        for text in picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                                   fontsize=9, frameon=False).get_texts():
+            text.set_color(INK)
         return picture
 
     def draw_panel(self, ax: Any, optimizer: str, d_k: int, lang: str = "en") -> None:
-        """One panel of `plot` on given axes."""
+        """One panel of `plot` on given axes, without a legend."""
         rates = sorted({run.lr for run in self.select(optimizer=optimizer)})
         for scale, colour in zip(SCALES, SERIES):
             shares = [[r.accuracy[-1] for r in self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=rate)]
@@ -348,8 +354,7 @@ class Map:
         ax.axhline(1 / self.task.keys, color=INK, lw=1, ls=":")
         x, y = say("map axes", lang)
         ax.set(title=f"{NAMES[optimizer]}, d_k = {d_k}", xlabel=x, ylabel=y, xscale="log", ylim=(-0.02, 1.04))
-        for text in ax.legend(loc="best", fontsize=8, frameon=False).get_texts():
-            text.set_color(INK)
+        ax.minorticks_off()
 
     def plot_loss(self, d_k: int, optimizer: str = "sgd", lang: str = "en") -> Any:
         """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a

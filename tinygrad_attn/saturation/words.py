@@ -37,7 +37,7 @@ TEXT = {
         "As linhas são medianas de {draws} sorteios contra {n} chaves; as pontilhadas, médias; as faixas contêm 90 % "
         "dos sorteios; as tracejadas são os limites dados pela teoria, sem nenhum parâmetro livre."),
     "claims": ("Theory, measurement and differences", "Teoria, medição e diferenças"),
-    "agrees": ("agrees", "concorda"), "off": ("off", "diverge"),
+    "agrees": ("agrees", "concorda"), "holds": ("holds", "vale"), "off": ("off", "diverge"),
     "table": ("The numbers", "Os números"),
     "limit": ("Small: what theory says, near a limit.", "Em letra menor: o que diz a teoria, perto de um limite."),
     "columns": (
@@ -47,12 +47,13 @@ TEXT = {
          "‖∂L/∂pontuações‖, mediana", "‖∂L/∂Q‖, mediana", "‖∂L/∂Q‖, média")),
     "training": ("What it does to training", "O que isso faz com o treino"),
     "training_note": (
-        "One attention layer learns to look up a token among {keys} of {tokens}, by its content, in {steps} steps. "
-        "Lines are medians over {seeds} seeds, bands reach from the worst to the best of them, the dotted line is "
-        "chance. A query is stuck if its largest weight is on a wrong key and its gradient is dead.",
-        "Uma camada de atenção aprende a procurar um token entre {keys} de {tokens}, pelo conteúdo, em {steps} passos. "
-        "As linhas são medianas de {seeds} sementes, as faixas vão da pior à melhor, a linha pontilhada é o acaso. Uma "
-        "consulta está presa se seu maior peso está na chave errada e seu gradiente está morto."),
+        "One attention layer learns in {steps} steps to look up, by content, one of the {keys} tokens of a context, "
+        "out of {tokens}. Lines are medians over {seeds} seeds, bands reach from the worst to the best of them, the "
+        "dotted line is chance. A query is stuck if its largest weight is on a wrong key and its gradient is dead.",
+        "Uma camada de atenção aprende em {steps} passos a procurar, pelo conteúdo, um dos {keys} tokens de um "
+        "contexto, de {tokens} ao todo. As linhas são medianas de {seeds} sementes, as faixas vão da pior à melhor, a "
+        "linha pontilhada é o acaso. Uma consulta está presa se seu maior peso está na chave errada e seu gradiente "
+        "está morto."),
     "controls": ("One thing changed at a time", "Uma coisa mudada de cada vez"),
     "honest": ("What popular accounts leave out", "O que os relatos populares omitem"),
     "footnotes": (
@@ -96,14 +97,14 @@ TEXT = {
                        "vjps e passos complexos concordam até {absolute:.0e}, diferenças centrais até {central:.0e}"),
     "to": ("{low} to {high}", "{low} a {high}"),
     "testimony": (
-        "Witness: at {draws} sampled draws, Jacobians by vjp and by complex step differ by at most\n"
+        "Witness: at {draws} draws, Jacobians by vjp and by complex step differ by at most\n"
         "{absolute:.0e} in any element, and by {relative:.0e} of the norm where that is above {resolved:.0e}.\n"
-        "Central differences agree to {central:.0e}, which is what they can resolve. The smallest\n"
-        "norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which rounds 1 − p.",
-        "Testemunha: em {draws} sorteios amostrados, as jacobianas por vjp e por passo complexo diferem\n"
-        "no máximo {absolute:.0e} em qualquer elemento, e {relative:.0e} da norma onde ela passa de {resolved:.0e}.\n"
-        "As diferenças centrais concordam até {central:.0e}, que é o que conseguem resolver. A menor norma\n"
-        "é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
+        "Central differences agree to {central:.0e}, which is what they can resolve.\n"
+        "The smallest norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which\nrounds 1 − p.",
+        "Testemunha: em {draws} sorteios amostrados, as jacobianas por vjp e por passo complexo\n"
+        "diferem no máximo {absolute:.0e} em um elemento, e {relative:.0e} da norma onde ela passa de {resolved:.0e}.\n"
+        "As diferenças centrais concordam até {central:.0e}, que é o que conseguem resolver.\n"
+        "A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
     # -------------------------------------------------------------------------------- plots and table of a map
     "map columns": (
         ("optimiser", "d_k", "scores", "best rate", "right at the end", "steps to 95 %", "rates that work",

@@ -1,0 +1,202 @@
+"""The laboratory's page, opened in a browser: no error, no request to anywhere, and a slider that changes what is seen.
+
+A machine without Chromium skips what needs it, and says so; with BROWSER_TESTS=required in the environment, as in
+`.ci/run`, that is a failure.
+"""
+
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from tinygrad_attn import saturation
+from tinygrad_attn.saturation import page, words
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+OPTIONS = ("--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+           "--disable-component-update --disable-sync --disable-dev-shm-usage").split()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    measured = saturation.sweep([4, 256, 1024], draws=40)
+    trained = saturation.training_map([4, 64], scales=["none", "sqrt"], optimizers=["sgd"], rates={"sgd": [1.0, 10.0]},
+                                      seeds=[0], steps=40)
+    controls = {"tied start": saturation.training_map([1024], scales=["none"], optimizers=["sgd"], rates={"sgd": [1.0]},
+                                                      seeds=[0], steps=20, task=saturation.CONTROLS["tied start"])}
+    written = {lang: saturation.report(folder / f"{lang}.html", lang=lang, measured=measured, trained=trained,
+                                       controls=controls) for lang in ("en", "pt")}
+    return written, measured
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if not (CHROMIUM and DRIVER):
+        if os.environ.get("BROWSER_TESTS") == "required":
+            pytest.fail("chromium and chromedriver are required here, and not installed")
+        pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
+    from selenium import webdriver
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def opened(browser, path, width=1100, scheme="light"):
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                            {"width": width, "height": 900, "deviceScaleFactor": 1,
+                                                                   "mobile": width < 600})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme",
+                                                                         "value": scheme}]})
+    browser.get(path.as_uri())
+    return browser
+
+
+def seen(browser):
+    """What the slider's section shows: the heights of the bars, and the texts."""
+    return browser.execute_script(
+        "const of = (id) => [...document.querySelectorAll('#' + id + ' rect')].map(r => +r.getAttribute('height'));"
+        "return {d_k: document.getElementById('value').textContent, raw: of('none-weights'), scaled: "
+        "of('sqrt-weights'), dead: of('none-gradient'), alive: of('sqrt-gradient'),"
+        " spread: document.getElementById('none-spread').textContent,"
+        " largest: document.getElementById('none-largest').textContent}")
+
+
+def slide(browser, stop):
+    browser.execute_script("const s = document.getElementById('d_k'); s.value = arguments[0];"
+                           "s.dispatchEvent(new Event('input'))", stop)
+
+
+@pytest.mark.parametrize("lang", ["en", "pt"])
+def test_no_console_error_and_no_request_but_for_the_page_itself(browser, pages, lang):
+    browser.get_log("browser"), browser.get_log("performance")
+    opened(browser, pages[0][lang])
+    slide(browser, 3)
+    assert browser.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    assert asked <= {pages[0][lang].as_uri(), "data:,"}
+    assert pages[0][lang].as_uri() in asked
+
+
+def test_the_slider_changes_the_picture_to_what_the_framework_computes(browser, pages):
+    opened(browser, pages[0]["en"])
+    stops = page.one_draw()
+    first = seen(browser)
+    assert first["d_k"] == "64"
+    for stop in (0, len(stops["d_k"]) - 1):
+        slide(browser, stop)
+        now = seen(browser)
+        assert now != first
+        assert now["d_k"] == str(stops["d_k"][stop])
+        assert len(now["raw"]) == len(now["scaled"]) == 64
+        for shown, scale in (("raw", "none"), ("scaled", "sqrt")):
+            weights = np.array(stops[scale][stop]["weights"])
+            np.testing.assert_allclose(now[shown], weights * 134, atol=0.01)            # of 134 units for a weight of 1
+        for shown, scale in (("dead", "none"), ("alive", "sqrt")):
+            gradient = np.array(stops[scale][stop]["gradient"])
+            height = np.clip(np.log10(np.maximum(gradient, 1e-300)) / 20 + 1, 0, 1) * 134
+            np.testing.assert_allclose(now[shown], np.where(gradient > 0, height, 0), atol=0.01)
+        assert float(now["spread"]) == pytest.approx(stops["none"][stop]["numbers"][0], rel=0.01)
+    assert now["largest"] == "1.00"
+    assert max(now["scaled"]) < 60          # scaled, no key has taken all
+    assert np.median(now["alive"]) > 80 > 40 > np.median(now["dead"])
+
+
+def test_the_arrow_keys_move_it_and_a_reader_hears_the_value(browser, pages):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    opened(browser, pages[0]["en"])
+    slider = browser.find_element(By.ID, "d_k")
+    slider.send_keys(Keys.ARROW_RIGHT)
+    assert seen(browser)["d_k"] == "91"
+    assert slider.get_attribute("aria-valuetext") == "d_k = 91"
+    assert browser.find_element(By.CSS_SELECTOR, "label[for=d_k]").text == "Length of the vectors, d_k = 91"
+
+
+@pytest.mark.parametrize("lang", ["en", "pt"])
+@pytest.mark.parametrize("width", [360, 1100])
+def test_nothing_is_wider_than_the_screen_and_no_text_is_cut_off(browser, pages, lang, width):
+    opened(browser, pages[0][lang], width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('main h1, main h2, main h3, main p, main li, main dt, main dd, main "
+        "pre')].filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0).map(e => e.textContent)")
+    assert cut == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_colour_schemes(browser, pages, scheme):
+    opened(browser, pages[0]["en"], scheme=scheme)
+    found = browser.execute_script(
+        "const rgb = c => c.match(/[\\d.]+/g).slice(0, 3).map(Number);"
+        "const paper = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;"
+        " if (!/, 0\\)$/.test(c)) return rgb(c); } return [255, 255, 255]; };"
+        "return [...document.querySelectorAll('h1, h2, h3, p, li, li b, dt, dd, th, td, small, pre, label')]"
+        ".map(e => [rgb(getComputedStyle(e).color), paper(e), e.tagName + ' ' + e.textContent.slice(0, 40)])")
+
+    def luminance(colour):
+        c = np.array(colour) / 255
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+    for ink, paper, what in found:
+        high, low = sorted((luminance(ink), luminance(paper)), reverse=True)
+        assert (high + 0.05) / (low + 0.05) > (3 if what.startswith("H3") else 4.5), what      # WCAG AA; H3 is large
+
+
+def test_pictures_scale_and_are_named(pages):
+    for lang, path in pages[0].items():
+        text = path.read_text(encoding="utf-8")
+        tags = re.findall(r"<svg[^>]*>", text)
+        assert len(tags) == 4 + 2 + 4       # panels of the sweep, of the map, and the bars
+        assert all('role="img"' in tag and "aria-label=" in tag and "viewBox=" in tag for tag in tags)
+        assert not any(re.search(r'\s(width|height)="', tag) for tag in tags)
+        ids = re.findall(r'\sid="([^"]*)"', text)
+        assert len(ids) == len(set(ids))
+        links = re.findall(r'(?:href="|url\()#([^")]*)', text)
+        assert set(links) <= set(ids)
+        assert f'<html lang="{words.LANGUAGES[lang]}">' in text
+        assert "$" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_the_page_has_every_number_of_the_table_and_every_claim(pages):
+    written, measured = pages
+    for lang, path in written.items():
+        text = path.read_text(encoding="utf-8")
+        for row in measured.rows:
+            assert f"<td>{row.spread:.3f}<" in text
+            assert f"{row.jacobian.median:.1e}" in text
+        assert all(claim["claim"] in text for claim in measured.claims(lang))
+        assert str(words.say("title", lang)) in text
+        assert ("W_k begins" in text) == (lang == "en")
+
+
+def test_the_draw_is_the_one_whose_norm_is_the_median():
+    draw = page.one_draw((64, 1024))
+    norms = sorted(float(saturation.measure.jacobian_norms((k @ q[0])[None])[0]) for q, k, _ in
+                   (page._vectors(1024, [0, j]) for j in range(page.CANDIDATES)))
+    assert draw["none"][1]["numbers"][2] == pytest.approx(norms[len(norms) // 2], rel=0.01)
+    assert sum(draw["sqrt"][1]["weights"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_bad_requests_leave_nothing_behind(tmp_path, monkeypatch):
+    for bad, options, error in (("page.txt", {}, ValueError), ("page.html", {"lang": "fr"}, ValueError),
+                                ("missing/page.html", {}, FileNotFoundError)):
+        with pytest.raises(error, match="report: "):
+            saturation.report(tmp_path / bad, **options)
+    measured = saturation.sweep([4], draws=3)
+    monkeypatch.setattr(page, "_table", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        saturation.report(tmp_path / "page.html", measured=measured)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"tinygrad_attn\[plot\]"):
+        saturation.report(tmp_path / "page.html", measured=measured)
+    assert list(tmp_path.iterdir()) == []
