@@ -141,3 +141,57 @@ def test_integers_booleans_and_empty_arrays_are_no_anomalies():
         ta.where(x > 1, x, x[:0].sum()).sum().backward()
         x[np.array([1, 0])].sum()
     assert issubclass(AnomalyError, FloatingPointError)
+
+
+def test_the_line_is_the_users_also_in_derivatives_of_functions():
+    with detect_anomaly():
+        for broken in (lambda: ta.hessian(lambda x: (x ** 1.5).sum(), [0.0]),
+                       lambda: ta.jvp(lambda x: x * 1e200, leaf([1e200]), [1.0])):
+            with pytest.raises(AnomalyError, match=r"test_anomaly\.py:\d+, in <lambda>"):
+                broken()
+
+
+def test_what_a_rule_of_ones_own_computes_inside_is_judged_by_what_it_sends_back():
+    @ta.primitive
+    def safe_inverse(x):
+        return np.where(x == 0, 0, 1 / np.where(x == 0, 1, x))
+    safe_inverse.defvjp(lambda g, out, x: ops.where(x == 0, 0.0, -g / (x * x)))
+    x = leaf([0.0, 2.0])
+    with detect_anomaly():
+        for create_graph in (False, True):
+            slope = ta.grad(safe_inverse(x).sum(), x, create_graph=create_graph)
+            np.testing.assert_array_equal(slope.numpy(), [0, -0.25])
+
+
+def test_infinities_that_came_as_parameters_or_arguments_are_not_the_ops_doing():
+    @ta.primitive
+    def fill(x, *, value):
+        return np.where(x > 0, x, value)
+    fill.defvjp(lambda g, out, x, *, value: g * (x > 0))
+    with detect_anomaly():
+        fill(leaf([1.0, -1.0]), value=-np.inf).softmax().sum().backward()
+        (leaf([1.0, 1.0]) * np.array([np.inf, 1.0])).sum().backward()
+        with pytest.raises(AnomalyError, match=r"NaN \(the gradient of its output had NaN already, from outside\)"):
+            (leaf([1.0, 2.0]) * 3).backward([np.nan, 1.0])
+
+
+def test_one_instance_may_serve_several_threads():
+    watch, failed, gate = detect_anomaly(), [], threading.Barrier(2)
+
+    def work():
+        try:
+            with watch:
+                gate.wait(10)
+                with pytest.raises(AnomalyError):
+                    leaf([-1.0]).log()
+                gate.wait(10)
+        except Exception as error:
+            failed.append(error)
+    before = np.geterr()
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert np.geterr() == before
