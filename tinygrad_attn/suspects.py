@@ -74,18 +74,17 @@ def find_suspect(fn: Callable[..., Any], derivative: Callable[..., Any], arrays:
 
 def _cause(seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judge, graph: Function,
            arrays: list[np.ndarray]) -> Suspect:
+    def named(kind: str, otherwise: Suspect) -> Suspect:
+        """What was said of an op, if one stands where the function does, or else of the function."""
+        found = next((suspect for suspect in innocent if suspect.kind == kind), otherwise)
+        return replace(found, text=f"{every}, but {found.text}")
     every, h, noise = "Every op's own rule is right at the arrays it saw", *seen.nominal(seen.steps, seen.noise)
     if not seen.finite.any():
-        named = next((s for s in innocent if s.kind == "domain"), Suspect("domain", "the function is not finite on "
-                                                                                    "both "
-                                                                           "sides of this point, however short the "
-                                                                           "step"))
-        return replace(named, text=f"{every}, but {named.text}")
+        return named("domain", Suspect("domain", "the function is not finite on both sides of this point, however "
+                                                 "short the step"))
     if seen.bends(worst):
-        named = next((s for s in innocent if s.kind == "kink"), Suspect("jump", "the function itself has a kink, a "
-                                                                                "tie or a "
-                     f"jump here, outside of any op (a branch on values, perhaps): {seen.slopes()}"))
-        return replace(named, text=f"{every}, but {named.text}")
+        return named("kink", Suspect("jump", "the function itself has a kink, a tie or a jump here, outside of any op "
+                                             f"(a branch on values, perhaps): {seen.slopes()}"))
     settled = seen.settled(worst)
     if settled is not None and abs(settled[1] - worst.analytic) <= 0.1 * worst.doubt:
         step, value = settled
@@ -119,11 +118,11 @@ def _trial(node: Node, judge: Judge, order: int) -> Iterator[Suspect]:
         return
     at = f", called at {node.line}" if hasattr(node, "line") else ""
     yield from _written_into(node, tracked, at)
-    groups = [[i] for i in tracked]
     tied: dict[int, list[int]] = {}
-    for i in tracked:                       # the same tensor twice, as in x * x: moved together as well
+    for i in tracked:                       # the same tensor twice, as in x * x, is moved in both places as well
         tied.setdefault(id(node.inputs[i]), []).append(i)
-    for places in (groups, list(tied.values())) if len(tied) < len(tracked) else (groups,):
+    arrangements = [[[i] for i in tracked]] + [list(tied.values())] * (len(tied) < len(tracked))
+    for places in arrangements:
         try:
             yield from _judged(node, places, judge, order, at)
         except Exception:                   # it may want what only its place in the graph gives it
@@ -157,25 +156,23 @@ def _judged(node: Node, places: list[list[int]], judge: Judge, order: int, at: s
             for i in group:
                 args[i] = x
         return node.op(*args, **node.params)
-    method = judge.method
-    if method != "complex":
-        method = "projected" if max(np.size(node.out), *(a.size for a in arrays)) > LARGE else "central"
     derivative: Callable[..., Any] = alone
-    for k in range(1, order + 1):
-        if k in (1, order):                 # order 1 of all ops has been judged before
-            try:
-                compared = list(replace(judge, method=method).comparisons(derivative, arrays))
-            except TypeError:               # not analytic
-                compared = list(replace(judge, method="central").comparisons(derivative, arrays))
-            f, terms = Function(derivative, "gradcheck"), np.sum([c.terms for c in compared], axis=0)
-            for comparison in compared:
-                # Tighter than the check itself, since an error may grow on its way to the output.
-                tight = 1e-13 if method == "complex" else 1e-6
-                for m in _distinct(comparison, atol=tight * comparison.largest, rtol=tight * 10):
-                    seen = Evidence.of(f, arrays, replace(m, terms=float(terms[m.row or 0])), judge.eps)
-                    yield from _verdict(node.op.name, places[m.i], m, seen, k, method == "complex", at)
-        if k < order:
-            derivative = gradient_of(derivative, arrays)
+    for _ in range(order - 1):
+        derivative = gradient_of(derivative, arrays)
+    large = max(np.size(node.out), *(a.size for a in arrays)) > LARGE
+    judge = replace(judge, method="complex" if judge.method == "complex" else "projected" if large else "central")
+    try:
+        compared = list(judge.comparisons(derivative, arrays))
+    except TypeError:                       # not analytic
+        judge = replace(judge, method="central")
+        compared = list(judge.comparisons(derivative, arrays))
+    exact = judge.method == "complex"
+    tight = 1e-13 if exact else 1e-6        # than the check, since an error may grow on its way to the output
+    f, terms = Function(derivative, "gradcheck"), np.sum([c.terms for c in compared], axis=0)
+    for comparison in compared:
+        for m in _distinct(comparison, atol=tight * comparison.largest, rtol=10 * tight):
+            seen = Evidence.of(f, arrays, replace(m, terms=float(terms[m.row or 0])), judge.eps)
+            yield from _verdict(node.op.name, places[m.i], m, seen, order, exact, at)
 
 
 def _distinct(comparison: Comparison, atol: float, rtol: float) -> Iterator[Mismatch]:
