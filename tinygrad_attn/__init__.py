@@ -3,7 +3,10 @@
 Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`.
 """
 
-from . import functional, graph, saturation
+from importlib import import_module
+from typing import Any
+
+from . import functional, graph
 from .anomaly import detect_anomaly
 from .attention import attention, causal_mask, multi_head_attention, padding_mask
 from .derivatives import hessian, jacobian, jvp, vjp
@@ -23,3 +26,10 @@ __all__ = [
     "minimum", "multi_head_attention", "no_grad", "padding_mask", "primitive", "saturation", "softmax", "stack",
     "vjp", "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The laboratory is loaded when it is asked for: most programs do without it."""
+    if name == "saturation":
+        return import_module(".saturation", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
