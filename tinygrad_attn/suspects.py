@@ -89,6 +89,7 @@ def _cause(seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judg
     if settled is not None and abs(settled[1] - worst.analytic) <= 0.1 * worst.doubt:
         step, value = settled
         if step < h:
+            step, value = seen.longest_that_agrees(worst, below=h)
             return Suspect("step", f"{every}, and a step of {step:.0e} gives {value:.6g}, which agrees with the graph: "
                                    f"eps={judge.eps:g} is too long here")
         return Suspect("noise", f"{every}, and a step of {step:.0e} gives {value:.6g}, which agrees with the graph: "
@@ -259,6 +260,12 @@ class Evidence:
         for k in np.flatnonzero(good[:-1] & good[1:] & same):
             return float(self.steps[k]), float(self.middle[k])
         return None
+
+    def longest_that_agrees(self, m: Mismatch, below: float) -> tuple[float, float]:
+        """The longest step, shorter than `below`, whose difference agrees with the graph, and that difference."""
+        k = np.flatnonzero((self.steps < below) & (np.abs(self.middle - m.analytic) <= 0.01 * m.doubt))
+        k = k if k.size else np.flatnonzero((self.steps < below) & (np.abs(self.middle - m.analytic) <= 0.1 * m.doubt))
+        return float(self.steps[k[-1]]), float(self.middle[k[-1]])
 
     def bends(self, m: Mismatch) -> bool:
         """Is this a kink, where any number between the slopes is a fair answer? At one, other than in a curve that is
