@@ -224,7 +224,8 @@ NOT_ANALYTIC = {"abs", "astype", "erf", "sigmoid", "var"}       # as NumPy compu
 @pytest.mark.parametrize(("op", "call", "inputs"), [case[:3] for case in CASES], ids=IDS)
 def test_the_complex_step_is_exact_to_rounding_or_says_which_op_is_not_analytic(op, call, inputs, order):
     if op.name in NOT_ANALYTIC:
-        with pytest.raises(TypeError, match=rf'{op.name}.*ops that are analytic.*"central"'):
+        named = "imaginary part" if op is ops.astype else op.name           # there NumPy itself warns
+        with pytest.raises(TypeError, match=rf'{named}.*ops that are analytic.*"central"'):
             gradcheck(call, inputs, method="complex")
     else:
         report = gradcheck(call, inputs, method="complex", order=order, atol=1e-13, rtol=1e-12)
@@ -286,7 +287,8 @@ def test_an_error_is_traced_to_its_element_by_halving_the_direction():
     def copy(x):
         return x.copy()
     copy.defvjp(lambda g, out, x: g * np.where(np.arange(5000).reshape(x.shape) == 4321, 2.0, 1.0))
-    with pytest.raises(GradcheckError, match=r"Most of it is at \[43, 21\].*`copy`, argument 0, at \(43, 21\): "):
+    with pytest.raises(GradcheckError, match=r"Halving the direction leads to \[43, 21\].*`copy`, argument 0, at "
+                                             r"\(43, 21\): "):
         gradcheck(copy, np.zeros((50, 100)), method="projected")
 
 

@@ -183,7 +183,7 @@ def test_the_other_methods_catch_and_name_them_too(op, mutate, method, monkeypat
     refused = verdict(call, inputs, method=method)
     if refused:
         assert (type(refused), method) == (TypeError, "complex")
-        assert op.name in str(refused)
+        assert (op.name if op is not ops.astype else "imaginary part") in str(refused)
         return
     Planted(op, 0 if op is not ops.where else 1, mutate, monkeypatch)
     with pytest.raises(GradcheckError) as caught:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .derivatives import made_of
+from .derivatives import made_of, unit_seeds
 from .differences import Function, central, complex_step, one_hot, step_at
 from .engine import grad, topological_order
 from .errors import GraphError
@@ -35,7 +35,7 @@ class InputReport:
 
     def merged(self, other: InputReport) -> InputReport:
         """Of the reports of two orders: the worse one, and for each element the larger error."""
-        worse = max(self, other, key=lambda e: e.max_abs_error)
+        worse = max(self, other, key=lambda e: np.nan_to_num(e.max_abs_error, nan=np.inf))
         both = [e.errors for e in (self, other) if e.errors is not None]
         return replace(worse, errors=np.maximum(*both) if len(both) == 2 else None)
 
@@ -43,8 +43,8 @@ class InputReport:
 @dataclass(frozen=True)
 class Mismatch:
     """One element of input i where graph and definition disagree about one element of the flat output, `row`, or,
-    if that is None, about the sum of all of them with `weights`. `terms` is the size of what was added up to compute
-    that output, as far as the derivatives tell: its rounding is a share of this."""
+    if that is None, about the sum of all of them with `weights`. `terms` estimates the size of the terms that were
+    added up in that output, by Σ |J| |x|: its rounding is a share of this. (Cancellation inside an op is not seen.)"""
 
     i: int
     at: tuple[int, ...]
@@ -109,7 +109,8 @@ class Comparison:
     def report(self, name: str) -> InputReport:
         errors, largest = self.errors, self.largest
         column = int(np.unravel_index(np.argmax(errors), errors.shape)[1])          # argmax takes a NaN for the largest
-        return InputReport(name, self.x.shape, float(errors.max()), float(errors.max() / largest) if largest else 0.0,
+        share = errors.max() / largest if largest else np.nan if errors.max() != 0 else 0.0
+        return InputReport(name, self.x.shape, float(errors.max()), float(share),
                            None if self.blamed else self.index(column),
                            None if self.blamed else errors.max(axis=0).reshape(self.x.shape))
 
@@ -141,7 +142,7 @@ class Judge:
         analytic = jacobians([xs[i] for i in tracked], ys)
         for i, rows in zip(tracked, analytic):
             if self.method == "complex":
-                self._demand_analyticity(f, arrays, i)
+                self._demand_analyticity(f, arrays, i, ys)
             columns = [self._column(f, arrays, i, index) for index in np.ndindex(xs[i].shape)]
             yield Comparison(i, arrays[i], rows, np.stack(columns, axis=1), _terms(rows, arrays[i]))
 
@@ -151,13 +152,14 @@ class Judge:
             if id(xs[i]) not in used:
                 raise GraphError(
                     f"gradcheck: no output depends on {self.names[i]} through recorded ops; its gradient would be "
-                    "None: there is nothing to check. Is it used by .numpy(), .detach() or under no_grad()?")
+                    "None: there is nothing to check. Is it used by .numpy(), .detach(), under no_grad(), or was the "
+                    "graph freed by a backward() in fn?")
         for node in reversed(topological_order(*ys)):
             if node.out is not None and node.out.dtype in (np.float32, np.float16):
                 raise TypeError(f"gradcheck: `{node.op.name}` computes in {node.out.dtype} inside fn, where a step of "
                                 f"{self.eps:g} is lost in rounding; check the function in float64")
 
-    def _demand_analyticity(self, f: Function, arrays: list[np.ndarray], i: int) -> None:
+    def _demand_analyticity(self, f: Function, arrays: list[np.ndarray], i: int, ys: list[Tensor]) -> None:
         """The complex step is silently wrong of a function that is not analytic. So look once, along a drawn direction,
         whether a central difference says the same, if that is settled at all."""
         v = self._direction(arrays[i].size).reshape(arrays[i].shape) * np.maximum(1.0, np.abs(arrays[i]))
@@ -165,7 +167,8 @@ class Judge:
         with np.errstate(all="ignore"):
             far, near = (central(f, arrays, i, v, h) for h in (self.eps, self.eps / 10))
         sizes = np.maximum(np.abs(far), np.abs(near))
-        slack = 1e-3 * sizes + 1e-6 * sizes.max() + 1e-8 * np.abs(f(arrays)).max()
+        terms = max((float(np.abs(node.out).max(initial=0.0)) for node in topological_order(*ys)), default=0.0)
+        slack = 1e-3 * sizes + 1e-6 * sizes.max() + 10 * np.finfo(float).eps * terms / self.eps
         settled = np.isfinite(far - near).all() and np.all(np.abs(far - near) < slack)
         if settled and np.any(np.abs(by_step - far) > 3 * slack):
             name = self.names[i] if self.names else f"argument {i}"
@@ -219,9 +222,9 @@ def jacobians(xs: list[Tensor], ys: list[Tensor]) -> list[np.ndarray]:
     of 1, and their results divided by it, which finds rules that are not linear in g."""
     rows = []
     for y in ys:
-        for k, one_hot_row in enumerate(np.eye(y.size, dtype=y.dtype)):
+        for k, seed in enumerate(unit_seeds(y)):
             factor = 2.0 if k % 2 else -2.0
-            slopes = grad(y, xs, (factor * one_hot_row).reshape(y.shape), allow_unused=True)
+            slopes = grad(y, xs, seed * factor, allow_unused=True)
             rows.append([slope.numpy().ravel() / factor + 0.0 for slope in slopes])      # + 0.0: no −0
     return [np.array(column) for column in zip(*rows)]
 

@@ -7,7 +7,7 @@ gives one row of the Jacobian.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,8 +95,16 @@ def jacobian(fn: Callable[..., Any], inputs: Any) -> Any:
     return _arranged(inputs, _jacobians(value_of(fn, xs), xs))
 
 
+def unit_seeds(y: Tensor) -> Iterator[np.ndarray]:
+    """dL/dy for each element of y that L may be: 1 there and 0 elsewhere."""
+    for place in np.ndindex(y.shape):
+        seed = np.zeros(y.shape, y.dtype)
+        seed[place] = 1
+        yield seed
+
+
 def _jacobians(y: Tensor, xs: Sequence[Tensor]) -> list[Tensor]:
-    rows = [grad(y, xs, seed.reshape(y.shape), allow_unused=True) for seed in np.eye(y.size, dtype=y.dtype)]
+    rows = [grad(y, xs, seed, allow_unused=True) for seed in unit_seeds(y)]
     return [Tensor(np.reshape([row[i].data for row in rows], y.shape + x.shape), dtype=x.dtype)
             for i, x in enumerate(xs)]
 

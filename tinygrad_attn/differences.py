@@ -16,14 +16,15 @@ functions".)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .engine import ModeChange, Primitive, enable_grad, grad, operand
+from .anomaly import Watcher
+from .derivatives import unit_seeds
+from .engine import Primitive, enable_grad, grad, operand
 from .plots import INK, SERIES, figure
 from .tensor import Tensor
 
@@ -73,31 +74,19 @@ class Function:
     def at_complex(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The same at complex points, or a TypeError that names an op which is not analytic there."""
         try:
-            with watched_for_analyticity(), warnings.catch_warnings(record=True) as met:
-                warnings.simplefilter("always", np.exceptions.ComplexWarning)
-                outputs = self(arrays)
-            for warning in met:
-                if issubclass(warning.category, np.exceptions.ComplexWarning):
-                    raise TypeError(f"fn drops the imaginary part, at {warning.filename}:{warning.lineno}")
-                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-            return outputs
-        except TypeError as error:
+            with _watched_for_analyticity():
+                return self(arrays)
+        except (TypeError, np.exceptions.ComplexWarning) as error:
             raise TypeError(f"{self.caller}: {error}. The complex step needs ops that are analytic in NumPy's complex "
-                            'arithmetic; method="central" does not') from error
+                            'arithmetic; method="central" has no such requirement') from error
 
 
-class watched_for_analyticity(ModeChange):
+class _watched_for_analyticity(Watcher):
     """Inside, an op that makes real numbers of complex ones is a TypeError: a derivative would be lost unseen."""
-
-    def __init__(self) -> None:
-        super().__init__(watcher=self)
 
     def ran(self, op: Primitive, args: list[Any], params: dict[str, Any], out: Any, node: Any) -> None:
         if np.asarray(out).dtype.kind != "c" and any(np.asarray(a).dtype.kind == "c" for a in args):
             raise TypeError(f"`{op.name}` drops the imaginary part of its input")
-
-    def sent_back(self, *what: Any) -> None:
-        """Gradients are checked where they are made: by `ran`."""
 
 
 def _moved(arrays: Sequence[np.ndarray], i: int, step: np.ndarray) -> list[np.ndarray]:
@@ -125,7 +114,8 @@ def complex_step(f: Function, arrays: Sequence[np.ndarray], i: int, v: np.ndarra
 
 def _length(step: np.ndarray, v: np.ndarray) -> float:
     """How far x moved along v, after rounding: x + h is hardly ever h away from x."""
-    return float(np.vdot(step, v) / np.vdot(v, v))
+    scaled = v / np.abs(v).max()
+    return float(np.vdot(step, scaled) / np.vdot(v, scaled))
 
 
 def one_hot(x: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
@@ -229,8 +219,7 @@ def eps_curve(fn: Callable[..., Any], inputs: Any, *, steps: Sequence[float] | N
     f = Function(fn, "eps_curve")
     xs, ys = f.recorded(arrays)
     wanted = [i for i, x in enumerate(xs) if x.requires_grad and x.size]
-    rows = [grad(y, [xs[i] for i in wanted], seed.reshape(y.shape), allow_unused=True)
-            for y in ys for seed in np.eye(y.size)]
+    rows = [grad(y, [xs[i] for i in wanted], seed, allow_unused=True) for y in ys for seed in unit_seeds(y)]
     exact = np.array([np.concatenate([g.numpy().ravel() for g in row]) for row in rows])   # (outputs, elements)
     f.demand_determinism(arrays, ys)
     if not np.isfinite(exact).all():

@@ -40,7 +40,7 @@ class AnomalyError(FloatingPointError):
 def call_text(op: str, arrays: list[Any], params: dict[str, Any]) -> str:
     """The call, with shapes in place of arrays: `sum((2, 3), axis=5)`."""
     def show(x: Any) -> str:
-        return str(x.shape) if hasattr(x, "shape") else repr(x)
+        return x.__name__ if isinstance(x, type) else str(x.shape) if hasattr(x, "shape") else repr(x)
     return f"{op}({', '.join([show(x) for x in arrays] + [f'{key}={show(x)}' for key, x in params.items()])})"
 
 

@@ -36,7 +36,7 @@ class GradcheckReport:
 
     @property
     def max_abs_error(self) -> float:
-        return max(entry.max_abs_error for entry in self.inputs)
+        return float(np.max([entry.max_abs_error for entry in self.inputs]))     # a NaN is the largest
 
     @property
     def checked(self) -> str:
@@ -108,7 +108,7 @@ def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: f
     names, arrays = as_float64(inputs, "gradcheck")
     numbers = {"eps": eps, "atol": atol, "rtol": rtol, "order": order}
     for option, number in numbers.items():
-        if not isinstance(number, (int, float, np.number)):
+        if isinstance(number, bool) or not isinstance(number, (int, float, np.integer, np.floating)):
             raise TypeError(f"gradcheck: {option}={number!r} must be a number")
     if not 1 <= order < np.inf or order != int(order):
         raise ValueError(f"gradcheck: order={order}; it is 1 for gradients, 2 for gradients of gradients, and so on")
@@ -129,8 +129,8 @@ def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: f
                 text = _numbers(names[worst.i], comparison, worst, atol, rtol)
                 if comparison.blamed:
                     worst = comparison.blamed(worst.row or 0)
-                    text += (f". Most of it is at {list(worst.at)}: analytic {worst.analytic:.10g}, numeric "
-                             f"{worst.numeric:.10g}")
+                    text += (f". Halving the direction leads to {list(worst.at)}: analytic {worst.analytic:.10g}, "
+                             f"numeric {worst.numeric:.10g}")
                 suspect = find_suspect(fn, derivative, arrays, judge, compared, worst, k)
                 raise GradcheckError(f"gradcheck: {text}. {suspect.text}.",
                                      GradcheckReport(k, tuple(entries), method, passed=False, suspect=suspect))
@@ -140,8 +140,10 @@ def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: f
 
 
 def _numbers(name: str, comparison: Comparison, m: Mismatch, atol: float, rtol: float) -> str:
-    place = f"along a drawn direction, drawn weights ({m.row})" if comparison.blamed else (
-        f"at {list(m.at)}, output element {m.row}")
+    place = f"at {list(m.at)}, output element {m.row}"
+    if comparison.blamed:
+        place = f"along random direction {m.row}, for a random weighting of the outputs"
+    scale = max(abs(m.analytic), abs(m.numeric))
+    share = m.error / scale if scale > 0 else np.nan
     return (f"{name} {place}: analytic {m.analytic:.10g}, numeric {m.numeric:.10g}; absolute error {m.error:.3g}, "
-            f"relative {m.error / max(abs(m.analytic), abs(m.numeric)):.3g} (allowed: atol={atol:g} + rtol={rtol:g} · "
-            "|numeric|)")
+            f"relative {share:.3g} (allowed: atol={atol:g} + rtol={rtol:g} · |numeric|)")

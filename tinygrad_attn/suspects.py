@@ -4,11 +4,11 @@ The recorded graph is an album of the computation: each node holds an op and the
 judged alone, at the very point where it was used, and the first, in the order of the computation, whose own rule is
 wrong is the culprit. Of an order above 1 the graph is that of the gradient, which has the ops of the rules in it.
 
-To accuse an innocent is the worst fault here. A difference may be wrong itself: if its step is too long for a sharp
-curve, or too short for a function whose terms are large, so that it sees rounding only. So an op is accused on
-settled evidence alone: the differences at two steps in a row, the shortest that rounding allows, must agree with each
-other and not with the rule. If no op is accused, the point is looked at, and then whether the function does something
-that its graph does not.
+To accuse an innocent is the worst fault here, and a difference may itself be wrong: its step may be too long for a
+sharp curve, or too short for a function whose terms are large, so that it sees rounding only. So an op is accused on
+settled evidence alone: the differences at the two shortest steps that rounding allows must agree with each other, and
+no pair of longer steps may agree with the rule. If no op is accused, the point is looked at, and then whether the
+function does something that its graph does not.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from .anomaly import users_line
+from .anomaly import Watcher, users_line
 from .comparison import Comparison, Judge, Mismatch, gradient_of
 from .differences import Function, one_hot, step_at
-from .engine import ModeChange, Node, topological_order
+from .engine import ModeChange, Node, Primitive, leading_to, topological_order
 from .tensor import Tensor
 
-STEPS = 10.0 ** np.arange(-13, 3)           # beside that of the check; in units of |x| where that is above 1
-LARGE = 2000                                # elements above which an op is judged along directions
+DECADES = np.arange(-7, 7)                  # of steps that are tried, around that of the check
+NOMINAL = 7                                 # where that is
+LARGE = 300                                 # elements above which an op is judged along directions
 TRIALS = 100                                # distinct mismatches of an op that are looked at
 
 
@@ -36,8 +37,8 @@ class Suspect:
 
     - "rule": the vjp of `op` is wrong, for its `argument`, at index `at`;
     - "kink": that op bends or jumps there; "jump": the function does, outside of any op;
-    - "domain": the function is not finite on both sides, however short the step;
-    - "step": eps is too long, and "noise": it is too short, or rounding is too large for any;
+    - "domain": an op, or the function, is not finite on both sides, or its derivative is not;
+    - "step": eps is too long; "noise": it is too short, or rounding hides the derivative at every step;
     - "bypass": a part of the function is not recorded;
     - "unknown": none of these.
     """
@@ -53,127 +54,126 @@ class Suspect:
 
 def find_suspect(fn: Callable[..., Any], derivative: Callable[..., Any], arrays: list[np.ndarray], judge: Judge,
                  compared: list[Comparison], worst: Mismatch, order: int) -> Suspect:
-    """The cause of the `worst` of a comparison of `derivative`, which is `fn`, or its gradient, and so on, by order."""
-    with np.errstate(all="ignore"):
+    """The cause of the `worst` mismatch of `derivative`, which is `fn`, or its gradient, and so on, by order."""
+    with np.errstate(all="ignore"), ModeChange(watcher=None):
         f = Function(derivative, "gradcheck")
         with _keeping_lines():
             xs, ys = f.recorded(arrays)
-            own = topological_order(*Function(fn, "gradcheck").recorded(arrays)[1]) if order > 1 else []
-        nodes = topological_order(*ys)
-        trials = [*((node, 1) for node in reversed(nodes)), *((node, order) for node in reversed(own))]
+            base = Function(fn, "gradcheck").recorded(arrays) if order > 1 else ([], [])
         innocent: list[Suspect] = []
-        for node, k in trials:
-            for suspect in _trial(node, judge, k):
+        unjudged: dict[str, None] = {}
+        trials = [(node, places, 1) for node, places in _judgeable(xs, ys)]
+        trials += [(node, places, order) for node, places in _judgeable(*base)]
+        for node, places, k in trials:
+            for suspect in _trial(node, places, judge, k, unjudged):
                 if suspect.kind == "rule":
                     return suspect
                 innocent.append(suspect)
-        terms = sum(float(c.terms[worst.row or 0]) for c in compared if len(c.terms) > (worst.row or 0))
-        seen = Evidence.of(f, arrays, replace(worst, terms=terms), judge.eps)
-        return _cause(seen, worst, innocent, judge, _replayed(xs, ys), arrays)
+        for node, places, _ in trials:
+            for suspect in _written_into(node, places):
+                return suspect
+        nodes = topological_order(*ys)
+        size = max([float(np.abs(node.out).max(initial=0.0)) for node in nodes if node.out is not None], default=0.0)
+        seen = Evidence.of(f, arrays, replace(worst, terms=max(worst.terms, size)), judge.eps)
+        every = "No op's own rule was found wrong"
+        if unjudged:
+            names = ", ".join(f"`{op}`" for op in unjudged)
+            every += f" (of {names}, which could not be computed alone, nothing is known)"
+        return _cause(every, seen, worst, innocent, judge, Evidence.of(_replayed(xs, ys), arrays, worst, judge.eps))
 
 
-def _cause(seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judge, graph: Function,
-           arrays: list[np.ndarray]) -> Suspect:
+def _cause(every: str, seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judge,
+           recorded: Evidence) -> Suspect:
+    """What it is, if it is no rule. `seen` is of the function, `recorded` of its graph, computed again."""
     def named(kind: str, otherwise: Suspect) -> Suspect:
         """What was said of an op, if one stands where the function does, or else of the function."""
         found = next((suspect for suspect in innocent if suspect.kind == kind), otherwise)
         return replace(found, text=f"{every}, but {found.text}")
-    every, h, noise = "Every op's own rule is right at the arrays it saw", *seen.nominal(seen.steps, seen.noise)
-    if not seen.finite.any():
-        return named("domain", Suspect("domain", "the function is not finite on both sides of this point, however "
-                                                 "short the step"))
+    nowhere = Suspect("domain", "the function is not finite on both sides of this point, at any step tried")
+    if not seen.finite.any() or (not np.isfinite(worst.analytic) and any(s.kind == "domain" for s in innocent)):
+        return named("domain", nowhere)
     if seen.bends(worst):
         return named("kink", Suspect("jump", "the function itself has a kink, a tie or a jump here, outside of any op "
                                              f"(a branch on values, perhaps): {seen.slopes()}"))
-    settled = seen.settled(worst)
-    if settled is not None and abs(settled[1] - worst.analytic) <= 0.1 * worst.doubt:
-        step, value = settled
+    settled, h = seen.settled(worst), seen.steps[seen.k]
+    agreeing = seen.agreeing(worst)
+    if agreeing and judge.method != "complex":
+        step, value = agreeing
         if step < h:
-            step, value = seen.longest_that_agrees(worst, below=h)
             return Suspect("step", f"{every}, and a step of {step:.0e} gives {value:.6g}, which agrees with the graph: "
                                    f"eps={judge.eps:g} is too long here")
         return Suspect("noise", f"{every}, and a step of {step:.0e} gives {value:.6g}, which agrees with the graph: "
                                 f"eps={judge.eps:g} is too short here, where the terms of the function are of size "
                                 f"{seen.size:.1g} and differences are lost in their rounding")
-    if settled is None and noise > 0.02 * worst.doubt:
+    if settled is None and seen.noise[seen.k] > 0.02 * worst.doubt:
         return Suspect("noise", f"{every}. The terms of the function are of size {seen.size:.1g}: their rounding "
-                                f"alone can move a difference by {noise:.1g}, and no step gives a settled one")
-    recorded = Evidence.of(graph, arrays, worst, judge.eps)
+                                f"alone can move a difference by {seen.noise[seen.k]:.1g}, which hides the derivative")
     at = seen.k if settled is None else int(np.argmin(np.abs(seen.steps - settled[0])))
     value, alone = float(seen.middle[at]), float(recorded.middle[at])
     if abs(alone - worst.analytic) <= 0.1 * worst.doubt and abs(value - alone) > 0.5 * worst.doubt:
         return Suspect("bypass", f"{every}, and the recorded graph, computed again, moves by {alone:.6g} where the "
                                  f"function moves by {value:.6g}: a part of the function depends on "
                                  f"{judge.names[worst.i]} without being recorded, through .numpy(), .detach(), "
-                                 "no_grad(), or a vjp that does one of these")
-    return Suspect("unknown", f"{every}, as far as differences can tell, and the cause was not found: it is no kink, "
-                              "and no step gives what the graph says")
+                                 "no_grad(), a derivative taken without create_graph=True, or a vjp that does one of "
+                                 "these")
+    return Suspect("unknown", f"{every}, as far as central differences can tell, and the cause was not found: the "
+                              "point is no kink, and no part of the function was seen to bypass the graph")
 
 
 # ------------------------------------------------------------------------------------------------ one op on trial
-def _trial(node: Node, judge: Judge, order: int) -> Iterator[Suspect]:
-    """What is wrong with one op, with respect to its tracked arguments, at the arrays that it saw. An op that cannot
-    be computed again alone cannot be judged."""
-    tracked = [i for i, x in enumerate(node.inputs) if x is not None and x._requires_grad]
-    if not tracked or not np.size(node.out):
-        return
-    at = f", called at {node.line}" if hasattr(node, "line") else ""
-    yield from _written_into(node, tracked, at)
+def _judgeable(xs: list[Tensor], ys: list[Tensor]) -> Iterator[tuple[Node, list[int]]]:
+    """The nodes in the order of the computation, each with those of its arguments that lead to xs."""
+    tracked = [x for x in xs if x.requires_grad]
+    nodes = [node for node in topological_order(*ys) if node.out is not None] if tracked else []
+    useful = leading_to(tracked, nodes) if nodes else set()
+    for node in reversed(nodes):
+        places = [i for i,
+                  x in enumerate(node.inputs) if x is not None and x._requires_grad and (x.node or x) in useful]
+        if places and np.size(node.out):
+            yield node, places
+
+
+def _trial(node: Node, tracked: list[int], judge: Judge, order: int, unjudged: dict[str, None]) -> Iterator[Suspect]:
+    """What is wrong with one op, at the arrays that it saw. One that cannot be computed alone is noted as unjudged."""
     tied: dict[int, list[int]] = {}
     for i in tracked:                       # the same tensor twice, as in x * x, is moved in both places as well
         tied.setdefault(id(node.inputs[i]), []).append(i)
-    arrangements = [[[i] for i in tracked]] + [list(tied.values())] * (len(tied) < len(tracked))
-    for places in arrangements:
+    for groups in [[[i] for i in tracked]] + [list(tied.values())] * (len(tied) < len(tracked)):
+        arrays = [np.array(node.args[group[0]], np.float64) for group in groups]
         try:
-            yield from _judged(node, places, judge, order, at)
+            found = list(_judged(node, groups, arrays, judge, order))
+            yield from found
+            if found and _large(node, arrays):              # at kinks, perhaps, which hide the rest: look beside them
+                beside = [a + 1e-3 * (1 + np.abs(a)) * judge.rng.normal(size=a.shape) for a in arrays]
+                yield from (s for s in _judged(node, groups, beside, judge, order) if s.kind == "rule")
         except Exception:                   # it may want what only its place in the graph gives it
-            return
+            unjudged[node.op.name] = None
 
 
-def _written_into(node: Node, tracked: list[int], at: str) -> Iterator[Suspect]:
-    """A rule that changes g, or an argument, changes it for others as well."""
-    g = np.ones_like(np.asarray(node.out))
-    g.setflags(write=False)
-    for i in tracked:
-        try:
-            if node.op.joint:
-                node.op.joint({i}, g, node.out, *node.args, **node.params)
-            else:
-                node.op.vjps[i](g, node.out, *node.args, **node.params)
-        except ValueError as error:
-            if "read-only" in str(error):
-                yield Suspect("rule", f"`{node.op.name}`, argument {i}: its rule writes into an array that is not its "
-                                      f"own, g perhaps, which other rules share{at}", node.op.name, i)
-        except Exception:                   # the trial itself will tell
-            return
+def _large(node: Node, arrays: list[np.ndarray]) -> bool:
+    return max(np.size(node.out), *(a.size for a in arrays)) > LARGE
 
 
-def _judged(node: Node, places: list[list[int]], judge: Judge, order: int, at: str) -> Iterator[Suspect]:
-    arrays = [np.array(node.args[group[0]], np.float64) for group in places]
-
+def _judged(node: Node, groups: list[list[int]], arrays: list[np.ndarray], judge: Judge,
+            order: int) -> Iterator[Suspect]:
+    """Each group of arguments is one input of the op alone."""
     def alone(*xs: Tensor) -> Any:
         args = list(node.args)
-        for group, x in zip(places, xs):
+        for group, x in zip(groups, xs):
             for i in group:
                 args[i] = x
         return node.op(*args, **node.params)
     derivative: Callable[..., Any] = alone
     for _ in range(order - 1):
         derivative = gradient_of(derivative, arrays)
-    large = max(np.size(node.out), *(a.size for a in arrays)) > LARGE
-    judge = replace(judge, method="complex" if judge.method == "complex" else "projected" if large else "central")
-    try:
-        compared = list(judge.comparisons(derivative, arrays))
-    except TypeError:                       # not analytic
-        judge = replace(judge, method="central")
-        compared = list(judge.comparisons(derivative, arrays))
-    exact = judge.method == "complex"
-    tight = 1e-13 if exact else 1e-6        # than the check, since an error may grow on its way to the output
+    method = "projected" if _large(node, arrays) else "central"
+    compared = list(replace(judge, method=method).comparisons(derivative, arrays))
     f, terms = Function(derivative, "gradcheck"), np.sum([c.terms for c in compared], axis=0)
     for comparison in compared:
-        for m in _distinct(comparison, atol=tight * comparison.largest, rtol=10 * tight):
-            seen = Evidence.of(f, arrays, replace(m, terms=float(terms[m.row or 0])), judge.eps)
-            yield from _verdict(node.op.name, places[m.i], m, seen, order, exact, at)
+        # Tighter than the check itself, since an error may grow on its way to the output.
+        for m in _distinct(comparison, atol=1e-6 * comparison.largest, rtol=1e-5):
+            seen = Evidence.of(f, arrays, replace(m, terms=max(m.terms, float(terms[m.row or 0]))), judge.eps)
+            yield from _verdict(node, groups[m.i], m, seen, order, bool(np.isinf(comparison.analytic).any()))
 
 
 def _distinct(comparison: Comparison, atol: float, rtol: float) -> Iterator[Mismatch]:
@@ -188,32 +188,56 @@ def _distinct(comparison: Comparison, atol: float, rtol: float) -> Iterator[Mism
             return
 
 
-def _verdict(op: str, places: list[int], m: Mismatch, seen: Evidence, order: int, exact: bool,
-             at: str) -> Iterator[Suspect]:
-    """A suspect, if a mismatch in one op is due to its rule, or to the point; none if it may be due to the step."""
-    arguments = f"argument {places[0]}" if len(places) == 1 else (
-        f"arguments {' and '.join(map(str, places))}, which are one tensor")
-    where, facts = f"`{op}`, {arguments}, at {m.at}", (op, places[0], m.at, m.analytic)
+def _verdict(node: Node, group: list[int], m: Mismatch, seen: Evidence, order: int,
+             infinite: bool) -> Iterator[Suspect]:
+    """A suspect, if a mismatch in one op is due to its rule, or to the point; none if it may be due to the step.
+    `infinite`: one of the derivatives is, by the rule, so that 0 · ∞ may have made NaN of others."""
+    arguments = f"argument {group[0]}" if len(group) == 1 else (
+        f"arguments {' and '.join(map(str, group))}, which are one tensor")
+    where, facts = f"`{node.op.name}`, {arguments}, at {m.at}", (node.op.name, group[0], m.at, m.analytic)
     settled = seen.settled(m)
-    if not seen.finite.any() or (np.isnan(m.analytic) and not seen.all_finite):
-        yield Suspect("domain", f"{where}, is not finite on both sides of its point, however short the step: analytic "
-                                f"{m.analytic:.6g}", *facts, m.numeric)
+    if np.isinf(m.analytic) or not seen.finite.any() or (np.isnan(m.analytic) and (infinite or not seen.all_finite)):
+        yield Suspect("domain", f"{where}{_called(node)}, has no finite value or slope on both sides of its point: "
+                                f"analytic {m.analytic:.6g}. If another branch is meant to be taken there, make the "
+                                "input safe: where(ok, op(where(ok, x, 1)), 0)", *facts, m.numeric)
     elif seen.bends(m):
-        yield Suspect("kink", f"{where}, stands at a kink, a tie or a jump: {seen.slopes()}", *facts, m.numeric)
-    elif settled is not None or exact:
-        numeric = m.numeric if settled is None or abs(m.numeric - settled[1]) <= 0.1 * m.doubt else settled[1]
-        if not abs(numeric - m.analytic) <= 0.1 * m.doubt:
-            of = "" if order == 1 else f" (in the derivative of order {order})"
-            yield Suspect("rule", f"{where}: analytic {m.analytic:.6g}, numeric {numeric:.6g}. This is the first op "
-                                  f"whose own rule is wrong{of}{at}", *facts, numeric)
+        yield Suspect("kink", f"{where}{_called(node)}, stands at a kink, a tie or a jump: {seen.slopes()}", *facts,
+                      m.numeric)
+    elif settled and not abs(settled[1] - m.analytic) <= 0.1 * m.doubt and not seen.agreeing(m):
+        numeric = m.numeric if abs(m.numeric - settled[1]) <= 0.1 * m.doubt else settled[1]
+        of = "" if order == 1 else f" (in the derivative of order {order})"
+        yield Suspect("rule", f"{where}: analytic {m.analytic:.6g}, numeric {numeric:.6g}. This is the first op whose "
+                              f"own rule is wrong{of}{_called(node)}", *facts, numeric)
 
 
+def _called(node: Node) -> str:
+    return f", called at {node.line}" if hasattr(node, "line") else ""
+
+
+def _written_into(node: Node, tracked: list[int]) -> Iterator[Suspect]:
+    """A rule that is right, but changes g, or an argument, in its place, changes it for others as well."""
+    g = np.ones_like(np.asarray(node.out))
+    g.setflags(write=False)
+    for i in tracked if g.ndim else ():
+        try:
+            if node.op.joint:
+                node.op.joint({i}, g, node.out, *node.args, **node.params)
+            else:
+                node.op.vjps[i](g, node.out, *node.args, **node.params)
+        except ValueError as error:
+            if "read-only" in str(error):
+                yield Suspect("rule", f"`{node.op.name}`, argument {i}: its rule writes into an array that is not its "
+                                      f"own, g perhaps, which other rules share{_called(node)}", node.op.name, i)
+        except Exception:                   # that is for the trial to tell
+            return
+
+
+# ------------------------------------------------------------------------------------------------------- evidence
 @dataclass(frozen=True)
 class Evidence:
     """How one output moves with one element, by steps of many lengths, of which the k-th is that of the check: to the
-    left of the point, across it and to the right. `noise` is what rounding alone can make of a difference, `size` that
-    of the terms that were rounded; `finite` tells at which steps all three are, and `all_finite` whether all outputs
-    are, at some step."""
+    left of the point, across it and to the right. `size` is that of the terms that are rounded, and `noise` what their
+    rounding can make of a difference. `all_finite` tells whether all outputs are, at some step."""
 
     steps: np.ndarray
     k: int
@@ -226,23 +250,26 @@ class Evidence:
     @classmethod
     def of(cls, f: Function, arrays: list[np.ndarray], m: Mismatch, eps: float) -> Evidence:
         x, v, here = arrays[m.i], one_hot(arrays[m.i], m.at), f(arrays)
+        usual = step_at(x, m.at, eps) * 10.0 ** DECADES
+        own = abs(x[m.at]) * 10.0 ** np.arange(-7, 0)       # of an x so small that all usual steps leap over 0
+        steps = np.sort(np.concatenate([usual, own[(own > 0) & (own < 0.5 * usual[0])]]))
+
+        def value(moved: np.ndarray) -> np.ndarray:
+            try:
+                return f([moved if k == m.i else a for k, a in enumerate(arrays)])
+            except Exception:               # a step may lead where the function refuses to be computed
+                return np.full(here.shape, np.nan)
         found, all_finite = [], False
-        steps = np.unique([*STEPS, eps / 10, eps]) * step_at(x, m.at, 1.0)
         for h in steps:
             above, below = x + h * v, x - h * v
-            up, down = (f([moved if k == m.i else a for k, a in enumerate(arrays)]) for moved in (above, below))
+            up, down = value(above), value(below)
             ahead, behind = above[m.at] - x[m.at], x[m.at] - below[m.at]
-            all_finite = all_finite or bool(np.isfinite([up, here, down]).all())
+            all_finite = all_finite or (behind > 0 and bool(np.isfinite([up, here, down]).all()))
             found.append((m.of(here - down) / behind, m.of(up - down) / (ahead + behind), m.of(up - here) / ahead)
                          if min(ahead, behind) > 0 else (np.nan, np.nan, np.nan))
         left, middle, right = np.array(found).T
         largest = float(np.abs(here[m.row]) if m.weights is None else np.abs(here) @ np.abs(m.weights))
-        return cls(steps, int(np.argmin(np.abs(steps - step_at(x, m.at, eps)))), left, middle, right,
-                   max(largest, m.terms), all_finite)
-
-    def nominal(self, *columns: np.ndarray) -> list[float]:
-        """Of each column the number at the step of the check."""
-        return [float(column[self.k]) for column in columns]
+        return cls(steps, len(steps) - len(usual) + NOMINAL, left, middle, right, max(largest, m.terms), all_finite)
 
     @property
     def noise(self) -> np.ndarray:
@@ -253,32 +280,39 @@ class Evidence:
         return np.isfinite(self.left) & np.isfinite(self.middle) & np.isfinite(self.right)
 
     def settled(self, m: Mismatch) -> tuple[float, float] | None:
-        """The shortest step and the difference there, such that rounding is far below what is in doubt, and the next
-        step agrees; None if there is none."""
+        """The shortest step at which rounding is far below what is in doubt, and the difference there, if the next
+        step agrees with it; or else None."""
         good = np.isfinite(self.middle) & (self.noise <= 0.02 * m.doubt)
-        same = np.abs(np.diff(self.middle)) <= 0.05 * m.doubt
-        for k in np.flatnonzero(good[:-1] & good[1:] & same):
-            return float(self.steps[k]), float(self.middle[k])
+        for k in np.flatnonzero(good[:-1] & good[1:])[:1]:
+            near, far = self.middle[k:k + 2]
+            if abs(far - near) <= min(0.05 * m.doubt, 0.1 * max(abs(near), abs(far)) + 10 * self.noise[k]):
+                return float(self.steps[k]), float(near)
         return None
 
-    def longest_that_agrees(self, m: Mismatch, below: float) -> tuple[float, float]:
-        """The longest step, shorter than `below`, whose difference agrees with the graph, and that difference."""
-        k = np.flatnonzero((self.steps < below) & (np.abs(self.middle - m.analytic) <= 0.01 * m.doubt))
-        k = k if k.size else np.flatnonzero((self.steps < below) & (np.abs(self.middle - m.analytic) <= 0.1 * m.doubt))
-        return float(self.steps[k[-1]]), float(self.middle[k[-1]])
+    def agreeing(self, m: Mismatch) -> tuple[float, float] | None:
+        """A step, the nearest to that of the check, at which the difference agrees with the graph, as it does at the
+        next; or None."""
+        same = np.abs(self.middle - m.analytic) <= 0.05 * m.doubt
+        places = np.flatnonzero(same[:-1] & same[1:] & (np.arange(len(same) - 1) <= self.k + 6))
+        if not places.size:
+            return None
+        k = min({*places, *(places + 1)} - {self.k}, key=lambda k: abs(k - self.k))
+        return float(self.steps[k]), float(self.middle[k])
 
     def bends(self, m: Mismatch) -> bool:
         """Is this a kink, where any number between the slopes is a fair answer? At one, other than in a curve that is
-        sharp but smooth, left and right differ as much with a shorter step."""
-        low, high = sorted(self.nominal(self.left, self.right))
-        gap, nearer = high - low, abs(self.right[self.k - 1] - self.left[self.k - 1])
+        sharp but smooth, the slopes stay as they are with a shorter step; at a jump one of them grows with it."""
+        (l1, l2), (r1, r2) = self.left[self.k - 1:self.k + 1], self.right[self.k - 1:self.k + 1]
+        low, high = sorted((l2, r2))
+        gap, nearer = high - low, abs(r1 - l1)
         fair = low - 0.02 * gap <= m.analytic <= high + 0.02 * gap
-        return bool(fair and gap > 0.5 * m.doubt and nearer > 0.5 * gap and gap > 20 * self.noise[self.k - 1])
+        stays = abs(l1 - l2) <= 0.1 * gap and abs(r1 - r2) <= 0.1 * gap
+        jumps = 8 * gap <= nearer <= 12 * gap
+        return bool(fair and gap > max(0.5 * m.doubt, 20 * self.noise[self.k - 1]) and (stays or jumps))
 
     def slopes(self) -> str:
-        left, right = self.nominal(self.left, self.right)
-        return (f"the slope is {left + 0.0:.6g} to the left and {right + 0.0:.6g} to the right, and a difference "
-                "across both means nothing")
+        return (f"the slope is {self.left[self.k] + 0.0:.6g} to the left and {self.right[self.k] + 0.0:.6g} to the "
+                "right, so a central difference, which averages the two, means nothing")
 
 
 def _replayed(xs: list[Tensor], ys: list[Tensor]) -> Function:
@@ -294,15 +328,9 @@ def _replayed(xs: list[Tensor], ys: list[Tensor]) -> Function:
     return Function(replay, "gradcheck")
 
 
-class _keeping_lines(ModeChange):
+class _keeping_lines(Watcher):
     """Inside, each node keeps the line of the user's program that made it."""
 
-    def __init__(self) -> None:
-        super().__init__(watcher=self)
-
-    def ran(self, op: Any, args: Any, params: Any, out: Any, node: Node | None) -> None:
+    def ran(self, op: Primitive, args: list[Any], params: dict[str, Any], out: Any, node: Node | None) -> None:
         if node:
             node.line = users_line()
-
-    def sent_back(self, *what: Any) -> None:
-        """Of no interest here."""
