@@ -14,9 +14,9 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "plots": 0.5, "anomaly": 1.5, "derivatives": 3.4, "differences": 3.5, "comparison": 3.6, "suspects": 3.65,
           "gradcheck": 3.7,
           "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6,
-          "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.measure": 5.2,
-          "saturation.training": 5.3,
-          "saturation.page": 5.4, "": 6, "cli": 7, "__main__": 8}
+          "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
+          "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
+          "": 6, "cli": 7, "__main__": 8}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 
 

@@ -3,6 +3,7 @@ room: they are far from what twenty seeds of each showed."""
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,8 @@ def test_a_rate_that_is_far_too_large_ends_where_it_overflowed():
     run = train("none", 64, 1e300, 100, 0)
     assert run.steps[-1] < 100
     assert not math.isfinite(run.loss[-1])
+    assert run.accuracy[-1] == 0            # and NaN is no right answer
+    assert json.dumps(Map((run,), Task()).to_dict(), allow_nan=False)
 
 
 def test_stuck_is_wrong_and_without_a_gradient():
@@ -132,7 +135,7 @@ def test_with_cross_entropy_the_unscaled_layer_learns_too(seed):
 def test_with_few_rivals_the_unscaled_layer_learns_but_worse(seed):
     task = CONTROLS["few rivals"]
     unscaled, scaled = (train(scale, 1024, 10.0, 400, seed, task=task, every=400) for scale in ("none", "sqrt"))
-    assert unscaled.accuracy[-1] > 0.7
+    assert unscaled.accuracy[-1] > 0.5
     assert scaled.accuracy[-1] > 0.97
     assert unscaled.loss[-1] > 10 * scaled.loss[-1]
 
@@ -163,7 +166,7 @@ def test_the_share_that_is_stuck_at_the_start_is_what_the_gap_of_normal_scores_p
 
 # ------------------------------------------------------------------------------------------------------- the map
 def made(scale, lr, seed, accuracy, loss=0.5, d_k=64, optimizer="sgd", stuck=(0.1, 0.2)):
-    return Run(scale, d_k, lr, optimizer, seed, (0, 20), (1.0, loss), (0.0, accuracy), stuck, (1.0, 1.0))
+    return Run(scale, d_k, lr, optimizer, seed, (0, 200), (1.0, loss), (0.0, accuracy), stuck, (1.0, 1.0))
 
 
 def test_a_cell_picks_the_rate_whose_worst_seed_is_best():
@@ -175,17 +178,21 @@ def test_a_cell_picks_the_rate_whose_worst_seed_is_best():
     cell = found.cell("sgd", 64, "none")
     assert (cell.best, cell.accuracy, cell.steps, cell.rates, cell.learns) == (10.0, (0.9, 0.9), None, (), False)
     cell = found.cell("sgd", 64, "sqrt")
-    assert (cell.best, cell.loss, cell.steps, cell.rates, cell.stuck) == (10.0, (0.1, 0.1), 20, (1.0, 10.0), (0.1, 0.2))
+    assert (cell.best, cell.loss, cell.steps, cell.rates, cell.stuck) == (10.0, (0.1, 0.1), 200, (1.0, 10.0),
+                                                                          (0.1, 0.2))
     with pytest.raises(KeyError, match="no runs with adam"):
         found.cell("adam", 64, "none")
 
 
 def test_claims_say_what_the_map_shows_and_are_off_where_it_does_not():
-    good = [made("sqrt", 1.0, 0, 1.0, d_k=d, stuck=(0.0, 0.0)) for d in (4, 1024)]
-    bad = [made("none", 1.0, 0, 1.0, d_k=4), made("none", 1.0, 0, 0.1, d_k=1024, stuck=(0.5, 0.5))]
+    rates = (1.0, 2.0, 3.0)
+    good = [made("sqrt", r, 0, 1.0, d_k=d, stuck=(0.0, 0.0)) for d in (4, 1024) for r in rates]
+    bad = [made("none", r, 0, *at) for r in rates for at in ((1.0, 0.5, 4), (0.1, 0.5, 1024, "sgd", (0.5, 0.5)))]
     assert [c["ok"] for c in Map(tuple(good + bad), Task()).claims()] == [True] * 4
-    other = [made("none", 1.0, 0, 0.5, d_k=4), made("none", 1.0, 0, 0.99, d_k=1024, stuck=(0.0, 0.0))]
+    other = [made("none", r, 0, *at) for r in rates for at in ((0.5, 0.5, 4), (0.99, 0.5, 1024, "sgd", (0.0, 0.0)))]
     assert [c["ok"] for c in Map(tuple(good + other), Task()).claims()] == [True, False, False, False]
+    hasty = [replace(run, steps=(0, 20)) for run in (*good, *bad)]
+    assert len(Map(tuple(hasty), Task()).claims()) == 3     # nothing about not learning
     assert [c["ok"] for c in Map((made("sqrt", 1.0, 0, 0.9),), Task()).claims()] == [False]
 
 
@@ -230,10 +237,12 @@ def test_the_controls_are_maps_by_name():
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    (dict(scale="cube"), "scale='cube'"), (dict(optimizer="lion"), "optimizer='lion'"), (dict(d_k=0), "d_k=0"),
+    (dict(scale="cube"), "unknown scale 'cube'"), (dict(optimizer="lion"), "unknown optimizer 'lion'"),
+                                               (dict(d_k=0), "d_k=0"),
     (dict(lr=0.0), "lr=0.0"), (dict(lr=math.nan), "lr=nan"), (dict(steps=0), "steps=0"),
-    (dict(task=Task(keys=17)), "17 keys of 16 tokens"), (dict(task=Task(keys=1)), "1 keys of 16"),
-    (dict(task=Task(loss="hinge")), "loss='hinge'"),
+    (dict(task=Task(keys=17)), "17 keys of 16 tokens"), (dict(task=Task(keys=1)), "task.keys=1"),
+    (dict(task=Task(width=0)), "task.width=0"), (dict(steps=1.5), "steps=1.5"), (dict(seed=-1), "seed=-1"),
+    (dict(task=Task(loss="hinge")), "unknown loss 'hinge'"),
 ])
 def test_bad_requests_are_explained(options, text):
     with pytest.raises(ValueError, match=text):
@@ -243,3 +252,7 @@ def test_bad_requests_are_explained(options, text):
 def test_an_empty_grid_is_refused():
     with pytest.raises(ValueError, match="nothing to train"):
         training_map([4], seeds=[])
+    for options, text in ((dict(scales="cube"), "unknown scale 'cube'"),
+                          (dict(rates={"SGD": [1.0]}), "unknown optimizer")):
+        with pytest.raises(ValueError, match=text):
+            training_map(4, **options)

@@ -212,8 +212,9 @@ def as_text(report: dict[str, Any]) -> str:
     for row in measured["rows"]:
         by_d_k.setdefault(row["d_k"], {})[row["scale"]] = row
     for d_k, pair in by_d_k.items():
-        cells = [f"{row['spread']:7.2f}   {row['largest_weight']['mean']:7.2f}   {row['jacobian']['median']:7.1e}"
-                 for row in (pair["none"], pair["sqrt"])]
+        cells = ["   ".join(_shown(*cell) for cell in (
+            (row["spread"], "7.2f"), (row["largest_weight"]["mean"], "7.2f"), (row["jacobian"]["median"], "7.1e")))
+            for row in (pair["none"], pair["sqrt"])]
         lines.append(f"  {d_k:4}  {'     '.join(cells)}")
     lines += ["  spread: standard deviation of all scores; weight: mean over draws;",
               "  Jacobian: median over draws of its Frobenius norm, ‖diag(p) − p pᵀ‖, which is",
@@ -229,6 +230,10 @@ def as_text(report: dict[str, Any]) -> str:
     lines += [f"  no picture: {graph['svg_missing']}"] if "svg_missing" in graph else []
     lines += ["", f"OFF: {', '.join(report['off'])}" if report["off"] else "Every number is as expected."]
     return "\n".join(lines)
+
+
+def _shown(x: float | None, spec: str) -> str:
+    return f"{math.nan if x is None else x:{spec}}"
 
 
 def _mark(entry: dict[str, Any]) -> str:
@@ -274,30 +279,28 @@ def laboratory(args: argparse.Namespace) -> int:
         raise ImportError("--out: plots need matplotlib: pip install 'tinygrad_attn[plot]'")
     sweep = saturation.sweep(args.d_k, scales=args.scales, n_keys=args.keys, draws=args.draws, seed=args.seed,
                              progress=Progress("measuring"))
-    trained, controls = None, {}
+    maps: dict[str, saturation.Map] = {}
     if args.train:
-        trained = saturation.training_map(progress=Progress("training"))
-        controls = saturation.controls(progress=Progress("controls"))
-    maps = {"training": trained, **controls} if trained else {}
+        maps = {"training": saturation.training_map(progress=Progress("training")),
+                **saturation.controls(progress=Progress("controls"))}
     claims = [*sweep.claims(), *(claim for found in maps.values() for claim in found.claims())]
     report: dict[str, Any] = {"version": __version__, "sweep": sweep.to_dict(),
                               "maps": {name: found.to_dict() for name, found in maps.items()},
-                              "off": [claim["claim"] for claim in claims if not claim["ok"]], "written": []}
-    if args.out:
-        page = saturation.report(args.out / "saturation.html", lang=args.lang, measured=sweep, trained=trained,
-                                 controls=controls)
-        numbers = args.out / "saturation.json"
-        write_whole(numbers, as_json({key: part for key, part in report.items() if key != "written"}).encode())
-        report["written"] = [str(page), str(numbers)]
-    if args.json:
-        print(as_json(report), flush=True)
-    else:
+                              "off": [claim["claim"] for claim in claims if not claim["ok"]]}
+    if not args.json:                       # first, so that a full disk takes nothing
         lines = [sweep.table(), ""]
         for name, found in maps.items():
             lines += [name.upper(), found.table(), ""]
-        lines += [f"{claim['claim']}  {_mark(claim)}" for claim in claims]
-        lines += [f"written: {path}" for path in report["written"]]
-        print("\n".join(lines), flush=True)
+        print("\n".join([*lines, *(f"{claim['claim']}  {_mark(claim)}" for claim in claims)]), flush=True)
+    written = []
+    if args.out:
+        page, numbers = args.out / "saturation.html", args.out / "saturation.json"
+        write_whole(numbers, as_json(report).encode())
+        controls = {name: found for name, found in maps.items() if name != "training"}
+        saturation.report(page, lang=args.lang, measured=sweep, trained=maps.get("training"), controls=controls)
+        written = [str(page), str(numbers)]
+    print(as_json({**report, "written": written}) if args.json else
+          "\n".join(f"written: {path}" for path in written), end="\n" if args.json or written else "", flush=True)
     return 1 if report["off"] else 0
 
 
@@ -313,8 +316,8 @@ def parser() -> argparse.ArgumentParser:
         prog="tinygrad-attn", description="Attention at work: a soft lookup, two worked examples, gradient checks, the "
         "vanishing gradient of unscaled scores, and a computation graph. Each number is computed now and checked; the "
         "exit code is 1 if one is off.")
-    p.add_argument("--out", type=Path, default="out", metavar="DIR",
-                   help="where attention.dot and attention.svg go; made if missing (default: %(default)s)")
+    p.add_argument("--out", type=Path, default=None, metavar="DIR",
+                   help="where attention.dot and attention.svg go; made if missing (default: out)")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     p.add_argument("--version", action="version", version=__version__)
     p.set_defaults(job=main_job)
@@ -331,11 +334,14 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--keys", type=int, default=64, metavar="N", help="keys for each query (default: %(default)s)")
     lab.add_argument("--draws", type=int, default=500, metavar="N", help="queries at each d_k (default: %(default)s)")
     lab.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (default: %(default)s)")
-    lab.add_argument("--train", action="store_true", help="train one attention layer over a grid as well: minutes")
-    lab.add_argument("--out", type=Path, default=None, metavar="DIR",
+    lab.add_argument("--train", action="store_true", help="train one attention layer as well, over a grid of its own "
+                                                          "and "
+                     "with three controls: about five minutes")
+    lab.add_argument("--out", type=Path, default=argparse.SUPPRESS, metavar="DIR",
                      help="write saturation.html, a page with plots and a slider, and saturation.json there")
     lab.add_argument("--lang", choices=["en", "pt"], default="en", help="language of the page (default: %(default)s)")
-    lab.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    lab.add_argument("--json", action="store_true", default=argparse.SUPPRESS,
+                     help="print one JSON object instead of tables")
     lab.set_defaults(job=laboratory)
     return p
 
@@ -347,6 +353,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")            # a terminal without √ shows ? and goes on
     p = parser()
     args = p.parse_args(argv)
+    if args.job is main_job:
+        args.out = args.out or Path("out")
     try:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
@@ -361,6 +369,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except (ValueError, ImportError) as error:              # a request that cannot be met
         print(f"{_wiped()}{p.prog}: {error}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"{_wiped()}{p.prog}: not enough memory: {error or 'ask for less'}", file=sys.stderr)
         return 2
     except BrokenPipeError:                 # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

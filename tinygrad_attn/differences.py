@@ -94,20 +94,20 @@ def _moved(arrays: Sequence[np.ndarray], i: int, step: np.ndarray) -> list[np.nd
 
 
 def central(f: Function, arrays: Sequence[np.ndarray], i: int, v: np.ndarray, h: float) -> np.ndarray:
-    """The derivative of all outputs when input i moves along v, in its shape."""
+    """(f(x + hv) − f(x − hv)) / 2h: the derivative of all outputs, flat, when input i moves along v, of its shape."""
     above, below = _moved(arrays, i, h * v), _moved(arrays, i, -h * v)
     return (f(above) - f(below)) / _length(above[i] - below[i], v)
 
 
 def forward(f: Function, arrays: Sequence[np.ndarray], i: int, v: np.ndarray, h: float) -> np.ndarray:
-    """The same from one side; with a negative h from the other."""
+    """(f(x + hv) − f(x)) / h: the same from one side; with a negative h from the other."""
     ahead = _moved(arrays, i, h * v)
     return (f(ahead) - f(arrays)) / _length(ahead[i] - arrays[i], v)
 
 
 def complex_step(f: Function, arrays: Sequence[np.ndarray], i: int, v: np.ndarray,
                  h: float = COMPLEX_STEP) -> np.ndarray:
-    """The same without a subtraction, for functions that are analytic."""
+    """Im f(x + ihv) / h: the same without a subtraction, for functions that are analytic."""
     along = [a.astype(np.complex128) if a.dtype.kind == "f" else a for a in arrays]
     return f.at_complex(_moved(along, i, 1j * h * v)).imag / h
 
@@ -119,6 +119,7 @@ def _length(step: np.ndarray, v: np.ndarray) -> float:
 
 
 def one_hot(x: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    """The direction, in the shape of x, in which one element alone moves."""
     v = np.zeros(x.shape)
     v[index] = 1.0
     return v
@@ -204,8 +205,9 @@ def eps_curve(fn: Callable[..., Any], inputs: Any, *, steps: Sequence[float] | N
     """The error of forward, central and complex differences against the step, 1e-1 to 1e-13 unless `steps` says other.
 
     The error is taken against the gradient that the graph computes, so it is of use where that is right: see
-    `gradcheck`. A step is in units of |x| where that is above 1. Why: to see that there is a best step, and why a
-    central difference cannot show a derivative that is smaller than about 1e-11 of the function itself.
+    `gradcheck`. A step is in units of |x| where that is above 1. It shows that there is a best step, and why a central
+    difference cannot tell a derivative that is smaller than about 1e-11 of the function itself. Inputs and functions
+    that `gradcheck` refuses are refused here, and so are derivatives that are all 0, or not finite.
 
     >>> from tinygrad_attn import eps_curve
     >>> curve = eps_curve(lambda x: x.exp(), 1.0)

@@ -33,8 +33,8 @@ from .errors import GraphError, GraphFreedError, NotDifferentiableError, ShapeEr
 
 
 class Mode(NamedTuple):
-    """What goes for the ops that run now: whether they are recorded, who, if anybody, is told of each, and what went
-    before."""
+    """What applies to the ops that run now: whether they are recorded, who, if anybody, is told of each, and what
+    applied before."""
 
     recording: bool = True
     watcher: Any = None

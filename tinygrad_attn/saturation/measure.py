@@ -11,9 +11,9 @@ Beside each number stands what theory says (`theory.py`), and a witness that kno
 central difference subtracts two weights that agree in all their digits, and sees nothing below 1e-16 / 1e-5 = 1e-11.
 The complex step carries the change in the imaginary part, where it is a number of its own, with all its digits,
 however small (`differences.py`). It even sees further than the vjp, which computes p (1 − p) for the largest weight:
-1 − p is rounded to 0 when the others are below 1e-16. So the two agree to one rounding of 1, about 1e-16, always;
-relative to the norm they agree as long as it is well above that; and a gradient below 1e-16 of the loss's is, in
-double precision, noise. The sweep reports all three.
+1 − p is rounded when the others are near 1e-16, and to 0 when they are below. So the two agree to one rounding of 1,
+about 1e-16, always; relative to the norm they agree as long as it is well above that. (Only what concerns the largest
+weight is rounded so: the other elements are exact, however small.) The sweep reports both.
 """
 
 from __future__ import annotations
@@ -31,18 +31,16 @@ from ..attention import attention
 from ..differences import COMPLEX_STEP
 from ..engine import grad
 from ..ops import softmax
-from ..plots import INK, SERIES, figure
+from ..plots import figure
 from ..tensor import Tensor
 from . import theory
+from .claims import SURE, claims
+from .panels import PANELS, SYMBOLS, draw_panel
+from .theory import SCALES
 from .words import say
 
 D_K = (1, 4, 16, 64, 256, 1024, 4096)
-SCALES: dict[str, Callable[[int], float]] = {"none": lambda d_k: 1.0, "sqrt": lambda d_k: 1 / math.sqrt(d_k),
-                                             "linear": lambda d_k: 1 / d_k}
-SYMBOLS = {"none": "Q Kᵀ", "sqrt": "Q Kᵀ / √d_k", "linear": "Q Kᵀ / d_k"}
 CHUNK = 1 << 18                             # numbers in the keys of the draws computed at a time: what a cache holds
-FLOOR = 1e-17                               # of the plots: below the rounding of 1 there is nothing to see
-SURE = 3.29                                 # standard deviations within which a normal number is in 99.9 % of cases
 RESOLVED = 1e-9                             # norms from which vjp and complex step are compared as shares of the norm
 
 # What is measured of each draw, and what it is.
@@ -55,9 +53,6 @@ QUANTITIES = {
     "grad_query": "norm of ∂L/∂Q",
     "grad_key": "norm of ∂L/∂K",
 }
-
-
-PANELS = ("spread", "largest_weight", "jacobian", "grad_query")
 
 
 @dataclass(frozen=True)
@@ -143,6 +138,10 @@ class Sweep:
                 return row
         raise KeyError(f"{at}: the sweep has d_k in {self.d_k} and scales {self.scales}")
 
+    def scale(self, row: Row) -> float:
+        """By what the scores of a row are multiplied."""
+        return SCALES[row.scale](row.d_k)
+
     @property
     def witness(self) -> float:
         """The largest disagreement of all rows between an element of a Jacobian by vjp and by complex step."""
@@ -189,49 +188,21 @@ class Sweep:
         """What the witness says, in words."""
         w = [row.witness for row in self.rows]
         stepped, walked = min(x.smallest for x in w)
-        return say("testimony", lang, draws=sum(x.draws for x in w), absolute=self.witness, resolved=RESOLVED,
+        return say("testimony", lang, points=sum(x.draws for x in w), absolute=self.witness, resolved=RESOLVED,
                    relative=max((x.relative for x in w if x.relative is not None), default=math.nan),
                    central=max(x.central for x in w), stepped=stepped, walked=walked)
 
     def claims(self, lang: str = "en") -> list[dict[str, Any]]:
         """Where measurement, theory and witness must agree, and whether they do: `claim` in words, and `ok`. A NaN
-        agrees with nothing. Each comparison has 99.9 % confidence, so that of many sweeps one may be off by chance."""
-        said = [(row, self.theory(row.d_k, row.scale)) for row in self.rows]
-        off = [abs(row.spread / limits["spread"]["all"] - 1) for row, limits in said]
-        # The relative standard error of the spread: each draw has one query of length d_k, and n scores.
-        wide = [0.01 + SURE * math.sqrt((1 / row.d_k + 1 / self.n_keys) / (2 * self.draws)) for row in self.rows]
-        found = [(say("spread is", lang, off=max(off)), all(o <= w for o, w in zip(off, wide)))]
-        large = [(row, limits) for row, limits in said if limits["spread"]["all"] >= theory.SATURATED]
-        c, gap = theory.tie_density(self.n_keys), theory.median_gap(self.n_keys)
-        for name in ("jacobian", "grad_query") if large else ():
-            pairs = [(getattr(row, name), limits["mean"][name], theory.next_term(row.spread, self.n_keys))
-                     for row, limits in large]
-            found.append((say(f"mean {name}", lang, ratios=_range([s.mean / x for s, x, _ in pairs], lang), c=c),
-                          all(s.mean_band[0] - more * x <= x <= s.mean_band[1] + more * x for s, x, more in pairs)))
-        if large:
-            medians = [(row.jacobian, limits["median"]["jacobian"]) for row, limits in large]
-            found.append((say("median jacobian", lang, ratios=_range([s.median / x for s, x in medians], lang),
-                              gap=gap),
-                          all(s.median_band[0] / 1.25 <= x <= s.median_band[1] * 1.25 for s, x in medians)))
-        scaled = [row.jacobian.median for row in self.rows if row.scale == "sqrt" and row.d_k >= 16]
-        if scaled:
-            found.append((say("stays", lang, ratios=_range(scaled, lang)),
-                          all(0 < x < 1.25 * min(scaled) for x in scaled)))
-        flat = [row.jacobian.mean / limits["mean"]["jacobian"] for row, limits in said
-                if limits["spread"]["all"] <= 1 / theory.SATURATED]
-        if flat:
-            found.append((say("flattens", lang, ratios=_range(flat, lang)), all(abs(x - 1) < 0.02 for x in flat)))
-        w = [row.witness for row in self.rows]
-        found.append((say("witness agrees", lang, absolute=self.witness, central=max(x.central for x in w)),
-                      all(x.absolute < 4e-15 and x.central < 1e-9 and x.query < 1e-13 for x in w)
-                      and all(x.relative < 1e-5 for x in w if x.relative is not None)))
-        return [{"claim": claim, "ok": bool(ok)} for claim, ok in found]
+        agrees with nothing. The bands are those of 99.9 % confidence, with what the limits leave out added to them; a
+        claim for which there are too few draws is not made."""
+        return claims(self, lang)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
-        return {"n_keys": self.n_keys, "draws": self.draws, "seed": self.seed, "witness": self.witness,
-                "claims": self.claims(),
-                "rows": [{**asdict(row), "theory": self.theory(row.d_k, row.scale)} for row in self.rows]}
+        """All of it, ready for JSON, which has no infinity: a bound that is none is None."""
+        rows = [{**asdict(row), "theory": self.theory(row.d_k, row.scale)} for row in self.rows]
+        return finite({"n_keys": self.n_keys, "draws": self.draws, "seed": self.seed, "witness": self.witness,
+                       "claims": self.claims(), "rows": rows})
 
     def plot(self) -> Any:
         """Four panels over d_k as a matplotlib Figure (extra `[plot]`): the spread of the scores, the largest weight,
@@ -239,49 +210,42 @@ class Sweep:
         all scores), dotted lines means, bands hold 90 % of the draws, and dashed lines are the limits of theory."""
         picture, axes = figure(2, 2, size=(10.5, 7.6))
         for ax, name in zip(axes.flat, PANELS):
-            self.draw_panel(ax, name)
+            draw_panel(self, ax, name)
         return picture
 
-    def draw_panel(self, ax: Any, name: str, lang: str = "en") -> None:
-        """One of the `PANELS` on given axes."""
-        for scale, colour in zip(SCALES, SERIES):
-            if scale in self.scales:
-                self._draw_scale(ax, name, scale, colour)
-        ax.set(title=say(f"panel {name}", lang), xlabel="d_k", xscale="log",
-               yscale="linear" if name == "largest_weight" else "log")
-        ax.set_xticks(self.d_k, [str(d) for d in self.d_k], fontsize=8)
-        ax.minorticks_off()
-        if name != "spread":
-            ax.set(ylim=(0, 1.02) if name == "largest_weight" else (FLOOR, 30))
-        marks = {SYMBOLS[scale]: ("o-", SERIES[list(SCALES).index(scale)]) for scale in self.scales}
-        if name != "spread":
-            marks = dict(zip(say("lines", lang), (("-", INK), (":", INK), ("--", INK))))
-        if name in ("spread", "jacobian"):
-            handles = [ax.plot([], [], style, color=colour, ms=4)[0] for style, colour in marks.values()]
-            for text in ax.legend(handles, marks, loc="best", fontsize=9, frameon=False).get_texts():
-                text.set_color(INK)
 
-    def _draw_scale(self, ax: Any, name: str, scale: str, colour: str) -> None:
-        rows = [row for row in self.rows if row.scale == scale]
-        x = [row.d_k for row in rows]
-        dense = [int(d) for d in np.unique(np.geomspace(min(x), max(x), 60).round())]
-        if name == "spread":
-            ax.plot(x, [row.spread for row in rows], "o-", ms=4, lw=2.4, alpha=0.7, color=colour)
-            ax.plot(dense, [theory.score_std(d, SCALES[scale](d)) for d in dense], "--", lw=1, color=INK)
-            return
-        stats = [getattr(row, name) for row in rows]
-        ax.fill_between(x, *(np.maximum(edge, FLOOR) for edge in ([s.low for s in stats], [s.high for s in stats])),
-                        color=colour, alpha=0.15, lw=0)
-        ax.plot(x, np.maximum([s.median for s in stats], FLOOR), "o-", ms=4, color=colour)
-        ax.plot(x, [s.mean for s in stats], ":", lw=1.8, color=colour)
-        for kind in ("mean", "median"):
-            said = [(d, self.theory(d, scale, reach=8)[kind].get(name)) for d in dense]
-            ax.plot([d for d, y in said if y], [max(y, FLOOR) for _, y in said if y], "--", lw=1.2, color=INK)
+def finite(part: Any) -> Any:
+    """The same, with None for every number that is not finite."""
+    if isinstance(part, dict):
+        return {key: finite(value) for key, value in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [finite(value) for value in part]
+    return None if isinstance(part, float) and not math.isfinite(part) else part
 
 
-def _range(numbers: Sequence[float], lang: str) -> str:
-    low, high = f"{min(numbers):.2g}", f"{max(numbers):.2g}"
-    return low if low == high else say("to", lang, low=low, high=high)
+def whole(caller: str, name: str, number: Any, least: int) -> int:
+    """`number` as an int, or a ValueError that names it."""
+    try:
+        found = int(number) if number == int(number) else None
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or found < least or isinstance(number, (str, bool)):
+        raise ValueError(f"{caller}: {name}={number!r} must be a whole number, at least {least}")
+    return found
+
+
+def names(caller: str, name: str, given: str | Sequence[str], known: Iterable[str]) -> list[str]:
+    """One name or several, each once, or a ValueError that tells which there are."""
+    found = list(dict.fromkeys([given] if isinstance(given, str) else given))
+    unknown = [one for one in found if one not in known]
+    if unknown or not found:
+        raise ValueError(f"{caller}: unknown {name} {(unknown or [''])[0]!r}; it is one of {', '.join(known)}")
+    return found
+
+
+def numbers(given: Any) -> list[Any]:
+    """One number or several."""
+    return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", "linear"), n_keys: int = 64,
@@ -290,8 +254,8 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", 
 
     A draw is a query (1, d_k), keys (n_keys, d_k) and values (n_keys, 1), standard normal. L is the output. Why: to
     see, at each d_k, what the scale does to scores, weights and gradients, beside what theory says of them.
-    `progress(done, total)` is called as the work goes on. A d_k below 1, no draws, fewer than two keys, or an unknown
-    scale is a ValueError.
+    `progress(done, total)` is called as the work goes on. A d_k below 1, no draws, fewer than two keys, a negative
+    seed, or an unknown scale is a ValueError.
 
     >>> from tinygrad_attn import saturation
     >>> found = saturation.sweep([1024], draws=100)
@@ -300,15 +264,12 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", 
     >>> found.witness < 1e-14
     True
     """
-    d_k = [d_k] if isinstance(d_k, int) else list(d_k)
-    if not d_k or any(d < 1 or d != int(d) for d in d_k):
-        raise ValueError(f"sweep: d_k={d_k!r}; give whole numbers, at least 1, and one at least")
-    if draws < 1 or n_keys < 2 or draws != int(draws) or n_keys != int(n_keys):
-        raise ValueError(f"sweep: draws={draws}, n_keys={n_keys}; it takes at least one draw, and two keys")
-    scales = [scales] if isinstance(scales, str) else list(scales)
-    unknown = [scale for scale in scales if scale not in SCALES]
-    if unknown or not scales:
-        raise ValueError(f"sweep: unknown scale {(unknown or [''])[0]!r}; it is one of {', '.join(SCALES)}")
+    d_k = [whole("sweep", "d_k", d, 1) for d in dict.fromkeys(numbers(d_k))]
+    if not d_k:
+        raise ValueError("sweep: d_k is empty; give one at least")
+    draws, n_keys, seed = (whole("sweep", name, x, least) for name, x, least in (
+        ("draws", draws, 1), ("n_keys", n_keys, 2), ("seed", seed, 0)))
+    scales = names("sweep", "scale", scales, SCALES)
     steps = {d: max(1, CHUNK // (n_keys * d)) for d in d_k}
     chunks = [(d, start, min(steps[d], draws - start)) for d in steps for start in range(0, draws, steps[d])]
     drawn = _ahead(partial(_drawn, d, n_keys, count, [seed, d, start]) for d, start, count in chunks)
@@ -393,7 +354,9 @@ def complex_step_jacobians(scores: np.ndarray, h: float = COMPLEX_STEP) -> np.nd
 def central_jacobians(scores: np.ndarray, h: float = 1e-5) -> np.ndarray:
     """The same by central differences: of what is below 1e-16 / h they can only say that it is small."""
     steps = h * np.eye(scores.shape[-1])[:, None, :]
-    return ((softmax(scores + steps) - softmax(scores - steps)) / (2 * h)).transpose(1, 2, 0)
+    above, below = scores + steps, scores - steps           # after rounding, not 2h apart
+    taken = np.einsum("jdj->jd", above - below)[:, :, None]
+    return ((softmax(above) - softmax(below)) / taken).transpose(1, 2, 0)
 
 
 def _witness(d: int, scale: float, scores: np.ndarray, norms: np.ndarray, n_keys: int, seed: int) -> Witness:

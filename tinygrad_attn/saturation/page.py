@@ -17,9 +17,11 @@ import numpy as np
 from ..attention import attention
 from ..engine import grad
 from ..graph.dot import write_whole
-from ..plots import INK, SERIES, figure
+from ..plots import INK, figure
 from ..tensor import Tensor
-from .measure import PANELS, SCALES, SYMBOLS, Sweep, jacobian_norms, sweep
+from .measure import Sweep, jacobian_norms, sweep
+from .panels import COLOURS, PANELS, SYMBOLS, draw_panel
+from .theory import SCALES
 from .training import Map
 from .words import LANGUAGES, TEXT, say
 
@@ -34,7 +36,8 @@ def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None,
     `measured` is a `Sweep`, measured now if it is not given, with `progress(done, total)`; `trained` what
     `training_map` returned, and `controls` what `controls` did; without them the page is silent about training. `lang`
     is "en" or "pt", Brazilian Portuguese. Why: what can be moved is understood sooner than what is told. Nothing is
-    written before all is computed, and nothing half.
+    written before all is computed, and nothing half. A name that does not end in .html, a folder that is not there, an
+    unknown language, or matplotlib missing is an error before the work.
 
     >>> import tempfile
     >>> from tinygrad_attn import saturation
@@ -50,6 +53,10 @@ def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None,
         raise ValueError(f"report: lang={lang!r}; it is one of {', '.join(LANGUAGES)}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"report: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise IsADirectoryError(f"report: {path} is a folder; give the name of a file")
+    if not isinstance(measured, (Sweep, type(None))) or not isinstance(trained, (Map, type(None))):
+        raise TypeError("report: measured= is a Sweep, and trained= a Map")
     figure(1, 1, size=(1, 1))               # if matplotlib is missing, say so before the work
     measured = sweep(progress=progress) if measured is None else measured
     write_whole(path, _page(measured, trained, controls, lang).encode())
@@ -101,8 +108,8 @@ def inline_svg(picture: Any, label: str) -> str:
 
 
 def _panel(measured: Sweep, name: str, lang: str) -> str:
-    picture, ax = figure(1, 1, size=(5.2, 3.9))
-    measured.draw_panel(ax, name, lang)
+    picture, ax = figure(1, 1, size=(4.2, 3.3))
+    draw_panel(measured, ax, name, lang)
     return f"<figure>{inline_svg(picture, say(f'panel {name}', lang))}</figure>"
 
 
@@ -133,7 +140,7 @@ def _map(found: Map, lang: str) -> str:
     """The table of a map, and its claims."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in say("map columns", lang))
     rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in
-                   found.cells_as_text())
+                   found.cells_as_text(lang))
     return (f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
             + _claims(found.claims(lang), lang, "holds"))
 
@@ -150,14 +157,14 @@ def _training(trained: Map | None, controls: Mapping[str, Map], lang: str) -> st
         panels = []
         for optimizer in trained.axis("optimizer"):
             for d_k in trained.axis("d_k"):
-                picture, ax = figure(1, 1, size=(3.9, 2.9))
+                picture, ax = figure(1, 1, size=(3.3, 2.6))
                 trained.draw_panel(ax, optimizer, d_k, lang)
                 panels.append(f"<figure>{inline_svg(picture, f'{optimizer}, d_k = {d_k}')}</figure>")
         note = say("training_note", lang, keys=trained.task.keys, tokens=trained.task.tokens,
                                                   steps=max(run.steps[-1] for run in trained.runs),
                                                   seeds=len(trained.axis("seed")))
         key = "".join(f'<span style="--mark: {colour}">{html.escape(SYMBOLS[scale])}</span>'
-                      for scale, colour in zip(SCALES, SERIES) if scale in trained.axis("scale"))
+                      for scale, colour in COLOURS.items() if scale in trained.axis("scale"))
         parts = [f"<h2>{say('training', lang)}</h2>", f'<p class="key">{key}</p>', f'<div class="panels '
                                                                                    f'small">{"".join(panels)}</div>',
                  f'<p class="note">{html.escape(note)}</p>', _map(trained, lang)]

@@ -7,17 +7,19 @@ standard deviation √d_k times the scale. To answer, it must learn to make the 
 largest. The loss is the mean squared error of the answer.
 
 With 16 tokens that all stand in every context, 400 steps, five seeds, and rates in decades, `training_map` finds:
-at d_k = 4 the unscaled layer learns like the scaled one, at 16 worse, and from 64 on with no rate at all, neither by
-SGD nor by Adam. A right key whose weight is e⁻³⁰ gets no gradient, and it can rise only in a context where all its
-rivals happen to score low, which never comes if all tokens are always there. The `CONTROLS` change one thing each:
+at d_k = 4 the unscaled layer learns like the scaled one, at 16 worse or more slowly, and from 64 on not at all in
+these steps, with no rate, neither by SGD nor by Adam. A right key whose weight is e⁻³⁰ gets no gradient; it rises
+when all its rivals happen to score low, which comes the more rarely, the more of them are always there, and the wider
+scores are spread. The `CONTROLS` tell what it takes:
 
-- *few rivals*: with 4 of 64 tokens in a context the unscaled layer learns, worse.
+- *few rivals*: with 4 of the 16 tokens in a context the unscaled layer learns, worse.
 - *cross-entropy*, −ln of the weight of the right key, has the gradient p − 1 at its score, which cannot vanish: the
   logarithm undoes what the softmax does. The unscaled layer learns at once. So it is not large scores as such that
   stop it, but the softmax's Jacobian between them and the loss.
 - *tied start*: if W_k starts as a copy of W_q, and a query must find another token than its own, it is locked on
-  its own with a score near d_k. Unscaled, at d_k = 1024, the gradient is exactly 0 in double precision: a true stall.
-  Here 1/√d_k is not enough either, and 1/d_k is: what fits depends on how queries and keys are correlated.
+  its own with a score near d_k times the scale. Unscaled, at d_k = 1024, the gradient is exactly 0 in double
+  precision: a true stall. Here 1/√d_k is not enough either, and 1/d_k is: what fits depends on how queries and keys
+  are correlated.
 
 What was not tried: other starts than the standard normal, float32, weight decay, clipping, layer norm, several heads,
 a layer below or above. """
@@ -25,7 +27,7 @@ a layer below or above. """
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -35,13 +37,15 @@ import numpy as np
 
 from ..engine import grad
 from ..ops import log_softmax, softmax
-from ..plots import INK, SERIES, figure
+from ..plots import INK, figure
 from ..tensor import Tensor
-from .measure import SCALES, SYMBOLS
+from .measure import finite, names, numbers, whole
+from .panels import COLOURS, SYMBOLS
+from .theory import SCALES
 from .words import say
 
 RATES = {"sgd": (0.1, 1.0, 10.0, 100.0, 1000.0), "adam": (0.001, 0.01, 0.1, 1.0)}
-DEAD = 1e-6                                 # below it, moving all scores by 1 hardly changes a query's own loss
+DEAD = 1e-6                                 # below it, a step of length 1 in the scores hardly moves a query's loss
 LEARNED = 0.95
 LOSSES = ("squared", "cross-entropy")
 
@@ -85,7 +89,7 @@ class Task:
         return (error * error).mean(), scores, p
 
 
-CONTROLS = {"few rivals": Task(tokens=64, keys=4), "cross-entropy": Task(loss="cross-entropy"),
+CONTROLS = {"few rivals": Task(keys=4), "cross-entropy": Task(loss="cross-entropy"),
             "tied start": Task(tied=True)}
 
 
@@ -151,13 +155,15 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
     >>> run.accuracy[0] < 0.2, run.accuracy[-1] > 0.9
     (True, True)
     """
-    if scale not in SCALES or optimizer not in OPTIMIZERS or task.loss not in LOSSES:
-        raise ValueError(f"train: scale={scale!r}, optimizer={optimizer!r}, loss={task.loss!r}; they are one of "
-                         f"{', '.join(SCALES)}, one of {', '.join(OPTIMIZERS)}, and one of {', '.join(LOSSES)}")
-    if d_k < 1 or steps < 1 or every < 1 or not (0 < lr < math.inf) or not 2 <= task.keys <= task.tokens:
-        raise ValueError(f"train: d_k={d_k}, steps={steps}, every={every}, lr={lr}, {task.keys} keys of {task.tokens} "
-                         "tokens; the numbers are above 0, and at least two keys, and at most all tokens, are in a "
-                         "context")
+    (scale,), (optimizer,) = names("train", "scale", scale, SCALES), names("train", "optimizer", optimizer, OPTIMIZERS)
+    names("train", "loss", task.loss, LOSSES)
+    d_k, steps, every = (whole("train", name, x, 1) for name, x in (("d_k", d_k), ("steps", steps), ("every", every)))
+    seed = whole("train", "seed", seed, 0)
+    for name, least in (("tokens", 2), ("keys", 2), ("width", 1), ("batch", 1), ("test", 1)):
+        whole("train", f"task.{name}", getattr(task, name), least)
+    if not 0 < lr < math.inf or task.keys > task.tokens:
+        raise ValueError(f"train: lr={lr}, {task.keys} keys of {task.tokens} tokens; the rate is above 0, and at most "
+                         "all tokens are in a context")
     rng = np.random.default_rng([seed, d_k])
     weights, test = task.start(rng, d_k), task.draw(rng, task.test)
     factor, update = SCALES[scale](d_k), OPTIMIZERS[optimizer](lr)
@@ -167,7 +173,7 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
         for step in range(steps + 1):
             if step % every == 0 or step == steps:
                 seen.append((step, *_look(task, weights, factor, test)))
-                if not math.isfinite(seen[-1][1]):
+                if step == steps or not math.isfinite(seen[-1][1]):
                     break
             loss, _, _ = task.lookup(weights, factor, *task.draw(rng, task.batch))
             for w, change in zip(weights, update([g.numpy() for g in grad(loss, weights)])):
@@ -182,7 +188,7 @@ def _look(task: Task, weights: list[Tensor], factor: float, test: tuple[np.ndarr
     loss, scores, p = task.lookup(weights, factor, *test)
     at_scores, at_w_q = (g.numpy() for g in grad(loss, [scores, weights[0]]))
     own = len(at_scores) * np.sqrt((at_scores ** 2).sum(axis=-1))       # of the loss of each query, not of their mean
-    right = p.argmax(axis=-1) == test[1]
+    right = (p.argmax(axis=-1) == test[1]) & np.isfinite(p.numpy()).all(axis=-1)
     return loss.item(), float(right.mean()), float((~right & (own < DEAD)).mean()), float(np.sqrt((at_w_q ** 2).sum()))
 
 
@@ -244,14 +250,19 @@ class Map:
                     (median(r.stuck[0] for r in runs), median(r.stuck[-1] for r in runs)))
 
     def cells(self) -> list[Cell]:
+        """Those that have runs, by optimiser, then by d_k, then by scale."""
+        there = {(run.optimizer, run.d_k, run.scale) for run in self.runs}
         return [self.cell(optimizer, d_k, scale) for optimizer in self.axis("optimizer") for d_k in self.axis("d_k")
-                for scale in self.axis("scale")]
+                for scale in self.axis("scale") if (optimizer, d_k, scale) in there]
 
-    def cells_as_text(self) -> list[tuple[str, ...]]:
+    def cells_as_text(self, lang: str = "en") -> list[tuple[str, ...]]:
         """A line for each optimiser, d_k and scale, under the columns of `table`."""
-        return [(NAMES[c.optimizer], str(c.d_k), SYMBOLS[c.scale], f"{c.best:g}", _spread(c.accuracy),
-                       "-" if c.steps is None else f"{c.steps:g}", ", ".join(f"{r:g}" for r in c.rates) or "none",
-                       f"{c.stuck[0]:.0%}", f"{c.stuck[1]:.0%}") for c in self.cells()]
+        def shares(found: Sequence[float]) -> str:
+            low, middle, high = f"{min(found):.0%}", f"{median(found):.0%}", f"{max(found):.0%}"
+            return middle if low == high else f"{middle} ({say('to', lang, low=low, high=high)})"
+        return [(NAMES[c.optimizer], str(c.d_k), SYMBOLS[c.scale], f"{c.best:g}", shares(c.accuracy),
+                 "-" if c.steps is None else f"{c.steps:g}", ", ".join(f"{r:g}" for r in c.rates) or say("none", lang),
+                 f"{c.stuck[0]:.0%}", f"{c.stuck[1]:.0%}") for c in self.cells()]
 
     def table(self) -> str:
         """A line for each optimiser, d_k and scale, at its best rate: median over the seeds, and the range."""
@@ -270,58 +281,63 @@ class Map:
 
     def claims(self, lang: str = "en") -> list[dict[str, Any]]:
         """What the map shows, as far as it has the runs for it: `claim` in words, and `ok`, whether it holds in all
-        seeds. There are claims for the task itself, and for each of the `CONTROLS`."""
+        seeds. There are claims for the task itself, and for each of the `CONTROLS`. That something does not learn is
+        said only of 200 steps and three rates or more."""
         found: list[tuple[str, bool]] = []
         for optimizer in self.axis("optimizer"):
-            cells = {(c.scale, c.d_k): c for c in self.cells() if c.optimizer == optimizer}
-            by_scale = [[cells[scale, d] for d in self.axis("d_k") if (scale, d) in cells] for scale in SCALES]
+            cells = {scale: [c for c in self.cells() if (c.optimizer, c.scale) == (optimizer,
+                                                                                   scale)] for scale in SCALES}
+            runs = self.select(optimizer=optimizer)
+            steps, rates = max(run.steps[-1] for run in runs), len({run.lr for run in runs})
             tell = partial(say, lang=lang, name=NAMES[optimizer])
+            patient = steps >= 200 and rates >= 3
             if self.task.tied:
-                found += self._tied(tell, *by_scale)
+                found += self._tied(partial(tell, steps=steps), cells, patient)
             elif self.task.loss == "cross-entropy":
-                found += [(tell("unscaled learns"), all(c.learns for c in by_scale[0]))] if by_scale[0] else []
+                found += [(tell("unscaled learns"), all(c.learns for c in cells["none"]))] if cells["none"] else []
             elif self.task.keys < self.task.tokens:
-                found += self._few_rivals(tell, *by_scale)
+                found += self._few_rivals(tell, cells)
             else:
-                found += self._all_rivals(tell, *by_scale)
+                found += self._all_rivals(tell, cells, steps, rates if patient else 0)
         return [{"claim": claim, "ok": bool(ok)} for claim, ok in found]
 
-    def _all_rivals(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
-                    flat: list[Cell]) -> list[tuple[str, bool]]:
-        found = []
-        short, long = [c for c in raw if c.d_k <= 4], [c for c in raw if c.d_k >= 64]
-        if scaled:
-            found.append((tell("scaled learns"), all(c.learns for c in scaled)))
+    def _all_rivals(self, tell: Callable[..., str], cells: dict[str, list[Cell]], steps: int,
+                    rates: int) -> Iterator[tuple[str, bool]]:
+        short, long = ([c for c in cells["none"] if c.d_k <= 4], [c for c in cells["none"] if c.d_k >= 64])
+        if cells["sqrt"]:
+            yield tell("scaled learns"), all(c.learns for c in cells["sqrt"])
         if short:
-            found.append((tell("short learns"), all(c.learns for c in short)))
-        if long:
+            yield tell("short learns"), all(c.learns for c in short)
+        if long and rates:
             best = max(run.accuracy[-1] for c in long
                        for run in self.select(scale="none", optimizer=c.optimizer, d_k=c.d_k))
-            found.append((tell("long fails", best=best), best < LEARNED))
-        if long and scaled and long[-1].d_k >= 1024:
-            found.append((tell("stuck", d_k=long[-1].d_k, stuck=long[-1].stuck[0]),
-                          long[-1].stuck[0] > 0.2 and all(c.stuck[0] == 0 for c in scaled)))
-        return found
+            yield tell("long fails", best=best, steps=steps, rates=rates), best < LEARNED
+        if long and cells["sqrt"] and long[-1].d_k >= 1024:
+            yield (tell("stuck", d_k=long[-1].d_k, stuck=long[-1].stuck[0]),
+                   long[-1].stuck[0] > 0.2 and all(c.stuck[0] == 0 for c in cells["sqrt"]))
 
-    def _few_rivals(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
-                    flat: list[Cell]) -> list[tuple[str, bool]]:
-        return [(tell("learns worse", d_k=bad.d_k, bad=median(bad.accuracy), bad_loss=median(bad.loss),
-                      good=median(good.accuracy), good_loss=median(good.loss)),
-                 median(bad.accuracy) > 0.7 and min(bad.loss) > 5 * max(good.loss)) for bad, good in zip(raw, scaled)]
+    def _few_rivals(self, tell: Callable[..., str], cells: dict[str, list[Cell]]) -> Iterator[tuple[str, bool]]:
+        scaled = {c.d_k: c for c in cells["sqrt"]}
+        for bad, good in ((c, scaled[c.d_k]) for c in cells["none"] if c.d_k in scaled):
+            yield (tell("learns worse", d_k=bad.d_k, bad=median(bad.accuracy), bad_loss=median(bad.loss),
+                        good=median(good.accuracy), good_loss=median(good.loss)),
+                   median(bad.accuracy) > 0.6 and min(bad.loss) > 5 * max(good.loss))
 
-    def _tied(self, tell: Callable[..., str], raw: list[Cell], scaled: list[Cell],
-              flat: list[Cell]) -> list[tuple[str, bool]]:
-        found = []
-        for c in (c for c in raw if c.d_k >= 1024):
+    def _tied(self, tell: Callable[..., str], cells: dict[str, list[Cell]],
+              patient: bool) -> Iterator[tuple[str, bool]]:
+        unlearned = 2 / self.task.keys
+        for c in (c for c in cells["none"] if c.d_k >= 1024 and patient):
             first = [run.gradient[0] for run in self.select(scale="none", d_k=c.d_k, optimizer=c.optimizer)]
-            found.append((tell("true stall", d_k=c.d_k), not any(first) and max(c.accuracy) < 0.5))
-        found += [(tell("stalls too", d_k=c.d_k), max(c.accuracy) < 0.5) for c in scaled if c.d_k >= 1024]
-        return found + [(tell("flat learns", d_k=c.d_k), c.learns) for c in flat if c.d_k >= 1024]
+            yield tell("true stall", d_k=c.d_k), not any(first) and max(c.accuracy) <= unlearned
+        for c in (c for c in cells["sqrt"] if c.d_k >= 1024 and patient):
+            yield tell("stalls too", d_k=c.d_k), max(c.accuracy) <= unlearned
+        for c in (c for c in cells["linear"] if c.d_k >= 1024):
+            yield tell("flat learns", d_k=c.d_k), c.learns
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
-        return {"task": asdict(self.task), "claims": self.claims(), "cells": [asdict(c) for c in self.cells()],
-                "runs": [asdict(run) for run in self.runs]}
+        """All of it, ready for JSON: a loss that overflowed is None."""
+        return finite({"task": asdict(self.task), "claims": self.claims(), "cells": [asdict(c) for c in self.cells()],
+                       "runs": [asdict(run) for run in self.runs]})
 
     def plot(self) -> Any:
         """Share of right answers at the end against the learning rate, a panel for each optimiser and d_k, as a
@@ -344,7 +360,7 @@ class Map:
     def draw_panel(self, ax: Any, optimizer: str, d_k: int, lang: str = "en") -> None:
         """One panel of `plot` on given axes, without a legend."""
         rates = sorted({run.lr for run in self.select(optimizer=optimizer)})
-        for scale, colour in zip(SCALES, SERIES):
+        for scale, colour in COLOURS.items():
             shares = [[r.accuracy[-1] for r in self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=rate)]
                       for rate in rates]
             if all(shares):
@@ -360,7 +376,7 @@ class Map:
         """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a
         matplotlib Figure (extra `[plot]`)."""
         picture, ax = figure(1, 1, size=(6.4, 4.2))
-        for scale, colour in zip(SCALES, SERIES):
+        for scale, colour in COLOURS.items():
             if scale in self.axis("scale"):
                 best = self.cell(optimizer, d_k, scale).best
                 for k, run in enumerate(self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=best)):
@@ -386,11 +402,6 @@ def controls(d_k: int = 1024, *, seeds: Sequence[int] = (0, 1, 2, 3, 4), steps: 
     return found
 
 
-def _spread(shares: Sequence[float]) -> str:
-    low, middle, high = f"{min(shares):.0%}", f"{median(shares):.0%}", f"{max(shares):.0%}"
-    return middle if low == high else f"{middle} ({low} to {high})"
-
-
 def training_map(d_k: Sequence[int] = (4, 16, 64, 256, 1024), *, scales: Sequence[str] = ("none", "sqrt", "linear"),
                  optimizers: Sequence[str] = ("sgd", "adam"), rates: dict[str, Sequence[float]] | None = None,
                  seeds: Sequence[int] = (0, 1, 2, 3, 4), steps: int = 400, task: Task = Task(),
@@ -403,12 +414,14 @@ def training_map(d_k: Sequence[int] = (4, 16, 64, 256, 1024), *, scales: Sequenc
     >>> found.cell("sgd", 16, "sqrt").learns
     True
     """
+    scales, optimizers = (names("training_map", name, given, known) for name, given, known in (
+        ("scale", scales, SCALES), ("optimizer", optimizers, OPTIMIZERS)))
+    names("training_map", "optimizer in rates", list(rates or RATES), OPTIMIZERS)
     rates = {**RATES, **(rates or {})}
-    grid = [(scale, d, lr, seed, optimizer) for optimizer in optimizers for d in d_k for scale in scales
-            for lr in rates.get(optimizer, (1.0,)) for seed in seeds]
+    grid = [(scale, d, lr, seed, optimizer) for optimizer in optimizers for d in dict.fromkeys(numbers(d_k))
+            for scale in scales for lr in dict.fromkeys(rates[optimizer]) for seed in dict.fromkeys(numbers(seeds))]
     if not grid:
-        raise ValueError("training_map: there is nothing to train; give at least one of each of d_k, scales, "
-                         "optimizers, rates and seeds")
+        raise ValueError("training_map: there is nothing to train; give at least one of each of d_k, rates and seeds")
     runs = []
     for scale, d, lr, seed, optimizer in grid:
         runs.append(train(scale, d, lr, steps, seed, optimizer, task=task))

@@ -14,15 +14,18 @@ TEXT = {
         "hardly any gradient gets through. Move the slider and watch one draw.",
         "O produto escalar de uma consulta e uma chave, com componentes independentes de média 0 e variância 1, tem "
         "variância d_k. Sem a divisão, as pontuações de vetores longos ficam tão distantes entre si que o softmax põe "
-        "todo o peso em uma única chave, e quase nenhum gradiente passa. Mova o controle e observe um sorteio."),
+        "todo o peso em uma única chave, e quase nenhum gradiente passa. Mova o controle deslizante e observe um "
+        "sorteio."),
     "draw": ("One draw", "Um sorteio"),
     "draw_note": (
         "One query, {n} keys and their values, standard normal; at each d_k the first d_k components of the same "
         "vectors. Of {m} draws it is the one whose norm at d_k = {top}, unscaled, is the median. The loss L is the "
-        "attention's output. Gradients below 1e-16 are the rounding of 1: noise.",
-        "Uma consulta, {n} chaves e seus valores, da normal padrão; para cada d_k, os primeiros d_k componentes dos "
-        "mesmos vetores. Entre {m} sorteios, é aquele cuja norma em d_k = {top}, sem escala, é a mediana. A perda L é "
-        "a saída da atenção. Gradientes abaixo de 1e-16 são o arredondamento de 1: ruído."),
+        "attention's output. Bars below 1e-20 are not shown; that of the largest weight is only exact to 1e-16, the "
+        "rounding of 1.",
+        "Uma consulta, {n} chaves e seus valores, com distribuição normal padrão; para cada d_k, os primeiros d_k "
+        "componentes dos mesmos vetores. De {m} sorteios, este é aquele cuja norma em d_k = {top}, sem escala, é a "
+        "mediana. A perda L é a saída da atenção. Barras abaixo de 1e-20 não aparecem; a do maior peso só é exata até "
+        "1e-16, o arredondamento de 1."),
     "slider": ("Length of the vectors, d_k", "Comprimento dos vetores, d_k"),
     "weights": ("attention weights, one bar per key", "pesos de atenção, uma barra por chave"),
     "gradient": ("|∂L/∂score|, logarithmic", "|∂L/∂pontuação|, escala logarítmica"),
@@ -37,25 +40,28 @@ TEXT = {
         "As linhas são medianas de {draws} sorteios contra {n} chaves; as pontilhadas, médias; as faixas contêm 90 % "
         "dos sorteios; as tracejadas são os limites dados pela teoria, sem nenhum parâmetro livre."),
     "claims": ("Theory, measurement and differences", "Teoria, medição e diferenças"),
-    "agrees": ("agrees", "concorda"), "holds": ("holds", "vale"), "off": ("off", "diverge"),
+    "agrees": ("agrees", "confere"), "holds": ("holds", "confirmado"), "off": ("off", "não confere"),
     "table": ("The numbers", "Os números"),
-    "limit": ("Small: what theory says, near a limit.", "Em letra menor: o que diz a teoria, perto de um limite."),
+    "limit": ("Small: what theory says, near a limit. J is the Jacobian of the softmax; the spread is that of all "
+              "scores.", "Em letra menor: o valor teórico, onde há um limite próximo. J é a jacobiana do softmax; a "
+                         "dispersão é a de todas as pontuações."),
     "columns": (
         ("d_k", "spread", "entropy, mean", "largest weight, mean", "‖J‖, median", "‖J‖, mean", "‖∂L/∂scores‖, median",
          "‖∂L/∂Q‖, median", "‖∂L/∂Q‖, mean"),
         ("d_k", "dispersão", "entropia, média", "maior peso, média", "‖J‖, mediana", "‖J‖, média",
          "‖∂L/∂pontuações‖, mediana", "‖∂L/∂Q‖, mediana", "‖∂L/∂Q‖, média")),
-    "training": ("What it does to training", "O que isso faz com o treino"),
+    "training": ("What it does to training", "O efeito no treinamento"),
     "training_note": (
         "One attention layer learns in {steps} steps to look up, by content, one of the {keys} tokens of a context, "
         "out of {tokens}. Lines are medians over {seeds} seeds, bands reach from the worst to the best of them, the "
-        "dotted line is chance. A query is stuck if its largest weight is on a wrong key and its gradient is dead.",
-        "Uma camada de atenção aprende em {steps} passos a procurar, pelo conteúdo, um dos {keys} tokens de um "
-        "contexto, de {tokens} ao todo. As linhas são medianas de {seeds} sementes, as faixas vão da pior à melhor, a "
-        "linha pontilhada é o acaso. Uma consulta está presa se seu maior peso está na chave errada e seu gradiente "
-        "está morto."),
-    "controls": ("One thing changed at a time", "Uma coisa mudada de cada vez"),
-    "honest": ("What popular accounts leave out", "O que os relatos populares omitem"),
+        "dotted line is chance. A query is stuck if its largest weight is on a wrong key and its gradient is dead "
+        "(below 1e-6).",
+        "Uma camada de atenção aprende em {steps} passos a buscar, pelo conteúdo, um dos {keys} tokens de um "
+        "contexto, dentre {tokens} ao todo. As linhas são medianas de {seeds} sementes, as faixas vão da pior à "
+        "melhor, a linha pontilhada é o acaso. Uma consulta está travada se seu maior peso está na chave errada e seu "
+        "gradiente está morto."),
+    "controls": ("One thing changed at a time", "Uma mudança de cada vez"),
+    "honest": ("What popular accounts leave out", "O que as explicações usuais omitem"),
     "footnotes": (
         ("The norm first <em>rises</em> with d_k: the softmax of tiny scores is nearly flat.",
          "Its <em>median</em> collapses exponentially in √d_k; its <em>mean</em> falls only like 1/√d_k, because now "
@@ -70,10 +76,12 @@ TEXT = {
          "A <em>mediana</em> despenca exponencialmente em √d_k; a <em>média</em> cai apenas como 1/√d_k, porque de vez "
          "em quando as duas maiores pontuações quase empatam.",
          "O gradiente que chega a Q é multiplicado pelas chaves, cujo comprimento cresce com √d_k: sua média não "
-         "desaparece. Quase todas as consultas não recebem nada; umas poucas recebem tanto mais quanto menos são.",
-         "Dividir por d_k em vez de √d_k achata: os pesos se aproximam de 1/n, e o gradiente em Q cai como 1/√d_k.",
-         "Tudo isso vale para vetores aleatórios, como no início do treino. O que o treino faz com isso depende da "
-         "tarefa, da perda, do otimizador e da taxa de aprendizado.")),
+         "desaparece. Quase todas as consultas não recebem nada; umas poucas recebem um gradiente tanto maior quanto "
+         "menor é o número delas.",
+         "Dividir por d_k em vez de √d_k achata os pesos: eles se aproximam de 1/n, e o gradiente em Q cai como "
+         "1/√d_k.",
+         "Tudo isso vale para vetores aleatórios, como no início do treinamento. O que o treinamento faz com isso "
+         "depende da tarefa, da perda, do otimizador e da taxa de aprendizado.")),
     # ------------------------------------------------------------------------------------------ plots of a sweep
     "panel spread": ("standard deviation of the scores", "desvio padrão das pontuações"),
     "panel largest_weight": ("largest weight", "maior peso"),
@@ -82,62 +90,78 @@ TEXT = {
     "lines": (("median", "mean", "theory: a limit"), ("mediana", "média", "teoria: um limite")),
     # ---------------------------------------------------------------------------------------- claims of a sweep
     "spread is": ("the spread of the scores is √d_k times the scale, within {off:.1%}",
-                  "a dispersão das pontuações é √d_k vezes a escala, a menos de {off:.1%}"),
-    "mean jacobian": ("saturated, the mean norm is {ratios} of c / √d_k, c = {c:.2f}",
-                      "saturada, a norma média é {ratios} de c / √d_k, c = {c:.2f}"),
-    "mean grad_query": ("saturated, the mean gradient at Q is {ratios} of √(2/π) c, c = {c:.2f}",
-                        "saturado, o gradiente médio em Q é {ratios} de √(2/π) c, c = {c:.2f}"),
-    "median jacobian": ("saturated, the median norm is {ratios} of 2 exp(−{gap:.3f} √d_k)",
-                        "saturada, a norma mediana é {ratios} de 2 exp(−{gap:.3f} √d_k)"),
-    "stays": ("scaled by 1/√d_k, the median norm stays: {ratios} from d_k = 16 on",
-              "dividida por √d_k, a norma mediana se mantém: {ratios} a partir de d_k = 16"),
-    "flattens": ("scaled by 1/d_k, the weights flatten: the norm is {ratios} of √(n − 1) / n",
-                 "com 1/d_k, os pesos se achatam: a norma é {ratios} de √(n − 1) / n"),
+                  "a dispersão das pontuações é √d_k vezes a escala, com desvio de no máximo {off:.1%}"),
+    "mean jacobian": ("in saturation the mean norm is {ratios} times c / √d_k, c = {c:.2f}",
+                      "na saturação, a norma média é {ratios} vezes c / √d_k, c = {c:.2f}"),
+    "mean entropy": ("the mean entropy is {ratios} times (π²/6) c / √d_k",
+                     "a entropia média é {ratios} vezes (π²/6) c / √d_k"),
+    "mean largest_weight": ("1 minus the mean largest weight is {ratios} times (ln 2) c / √d_k",
+                            "1 menos o maior peso médio é {ratios} vezes (ln 2) c / √d_k"),
+    "mean grad_scores": ("the mean gradient at the scores is {ratios} times √(2/π) c / √d_k",
+                         "o gradiente médio nas pontuações é {ratios} vezes √(2/π) c / √d_k"),
+    "mean grad_query": ("the mean gradient at Q is {ratios} times √(2/π) c: it does not vanish",
+                        "o gradiente médio em Q é {ratios} vezes √(2/π) c: não desaparece"),
+    "mean grad_key": ("and so is that at K, {ratios} times √(2/π) c",
+                      "e assim também em K, {ratios} vezes √(2/π) c"),
+    "median jacobian": ("in saturation the median norm is {ratios} times 2 exp(−{gap:.3f} √d_k)",
+                        "na saturação, a norma mediana é {ratios} vezes 2 exp(−{gap:.3f} √d_k)"),
+    "stays": ("with 1/√d_k the median norm stays: {ratios} from d_k = 16 on",
+              "com 1/√d_k, a norma mediana se mantém: {ratios} a partir de d_k = 16"),
+    "flattens": ("with 1/d_k the weights flatten: the norm is {ratios} times √(n − 1) / n",
+                 "com 1/d_k, os pesos se achatam: a norma é {ratios} vezes √(n − 1) / n"),
     "witness agrees": ("vjps and complex steps agree to {absolute:.0e}, central differences to {central:.0e}",
                        "vjps e passos complexos concordam até {absolute:.0e}, diferenças centrais até {central:.0e}"),
     "to": ("{low} to {high}", "{low} a {high}"),
+    "none": ("none", "nenhuma"),
     "testimony": (
-        "Witness: at {draws} draws, Jacobians by vjp and by complex step differ by at most\n"
+        "Witness: at {points} points, Jacobians by vjp and by complex step differ by at most\n"
         "{absolute:.0e} in any element, and by {relative:.0e} of the norm where that is above {resolved:.0e}.\n"
         "Central differences agree to {central:.0e}, which is what they can resolve.\n"
         "The smallest norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which\nrounds 1 − p.",
-        "Testemunha: em {draws} sorteios amostrados, as jacobianas por vjp e por passo complexo\n"
-        "diferem no máximo {absolute:.0e} em um elemento, e {relative:.0e} da norma onde ela passa de {resolved:.0e}.\n"
-        "As diferenças centrais concordam até {central:.0e}, que é o que conseguem resolver.\n"
+        "Verificação independente: em {points} pontos, as jacobianas por vjp e por passo complexo\n"
+        "diferem em no máximo {absolute:.0e} em qualquer elemento, e em {relative:.0e} da norma, onde esta é maior "
+        "que\n{resolved:.0e}. As diferenças centrais concordam até {central:.0e}, que é o que conseguem resolver.\n"
         "A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
     # -------------------------------------------------------------------------------- plots and table of a map
     "map columns": (
         ("optimiser", "d_k", "scores", "best rate", "right at the end", "steps to 95 %", "rates that work",
          "stuck at start", "at end"),
-        ("otimizador", "d_k", "pontuações", "melhor taxa", "acertos no fim", "passos até 95 %", "taxas que funcionam",
-         "presas no início", "no fim")),
+        ("otimizador", "d_k", "pontuações", "melhor taxa", "acertos ao final", "passos até 95 % de acertos",
+         "taxas que funcionam", "travadas no início", "ao final")),
     "map axes": (("learning rate", "share of right answers"), ("taxa de aprendizado", "fração de acertos")),
     "loss axes": (("step", "loss on the test contexts"), ("passo", "perda nos contextos de teste")),
-    "few rivals": ("few rivals: 4 of 64 tokens", "poucos rivais: 4 de 64 tokens"),
+    "few rivals": ("few rivals: 4 of the 16 tokens in a context", "poucos concorrentes: 4 dos 16 tokens em um "
+                                                                  "contexto"),
     "cross-entropy": ("cross-entropy instead of squared error", "entropia cruzada em vez de erro quadrático"),
-    "tied start": ("tied start: W_k begins as a copy of W_q", "início atado: W_k começa como cópia de W_q"),
+    "tied start": ("tied start: W_k begins as a copy of W_q, and another token is asked for", "início com W_k = W_q "
+                                                                                              "(pesos amarrados), e "
+                                                                                              "pede-se outro token"),
     # ------------------------------------------------------------------------------------------ claims of a map
     "scaled learns": ("{name}, scaled by 1/√d_k, each seed learns at every d_k",
-                      "{name}, com 1/√d_k, todas as sementes aprendem em todo d_k"),
+                      "{name}, com 1/√d_k, a camada aprende com todas as sementes, para todo d_k"),
     "short learns": ("{name}, unscaled, d_k up to 4, each seed learns",
-                     "{name}, sem escala, d_k até 4, todas as sementes aprendem"),
-    "long fails": ("{name}, unscaled, d_k from 64 on, no seed learns with any rate: the best has {best:.0%} right",
-                   "{name}, sem escala, a partir de d_k = 64, nenhuma semente aprende com nenhuma taxa: a melhor "
-                   "acerta {best:.0%}"),
+                     "{name}, sem escala, d_k até 4, a camada aprende com todas as sementes"),
+    "long fails": ("{name}, unscaled, d_k from 64 on, no seed learns in {steps} steps with any of {rates} rates: the "
+                   "best has {best:.0%} right",
+                   "{name}, sem escala, a partir de d_k = 64, a camada não aprende em {steps} passos com nenhuma "
+                   "semente e nenhuma de {rates} taxas: o melhor resultado é de {best:.0%} de acertos"),
     "stuck": ("{name}, unscaled, d_k = {d_k}, {stuck:.0%} of the queries are stuck at the start, and scaled none",
-              "{name}, sem escala, d_k = {d_k}, {stuck:.0%} das consultas estão presas no início; com escala, nenhuma"),
+              "{name}, sem escala, d_k = {d_k}, {stuck:.0%} das consultas estão travadas no início; com escala, "
+              "nenhuma"),
     "learns worse": ("{name}, d_k = {d_k}, unscaled learns, but worse: {bad:.0%} right and a loss of {bad_loss:.2g}, "
                      "scaled {good:.0%} and {good_loss:.1g}",
-                     "{name}, d_k = {d_k}, sem escala aprende, mas pior: {bad:.0%} de acertos e perda {bad_loss:.2g}; "
-                     "com escala, {good:.0%} e {good_loss:.1g}"),
+                     "{name}, d_k = {d_k}, sem escala, a camada aprende, porém pior: {bad:.0%} de acertos e perda "
+                     "{bad_loss:.2g}; com escala, {good:.0%} e {good_loss:.1g}"),
     "unscaled learns": ("{name}, unscaled, each seed learns at every d_k",
-                        "{name}, sem escala, todas as sementes aprendem em todo d_k"),
-    "true stall": ("{name}, d_k = {d_k}, unscaled, the gradient at the start is exactly 0, and nothing is learned",
-                   "{name}, d_k = {d_k}, sem escala, o gradiente no início é exatamente 0, e nada se aprende"),
-    "stalls too": ("{name}, d_k = {d_k}, scaled by 1/√d_k, nothing is learned either",
-                   "{name}, d_k = {d_k}, com 1/√d_k, tampouco se aprende"),
+                        "{name}, sem escala, a camada aprende com todas as sementes, para todo d_k"),
+    "true stall": ("{name}, d_k = {d_k}, unscaled, the gradient at the start is exactly 0, and nothing is learned in "
+                   "{steps} steps",
+                   "{name}, d_k = {d_k}, sem escala, o gradiente no início é exatamente 0, e a camada não aprende em "
+                   "{steps} passos"),
+    "stalls too": ("{name}, d_k = {d_k}, scaled by 1/√d_k, nothing is learned in {steps} steps either",
+                   "{name}, d_k = {d_k}, com 1/√d_k, também não aprende em {steps} passos"),
     "flat learns": ("{name}, d_k = {d_k}, scaled by 1/d_k, each seed learns",
-                    "{name}, d_k = {d_k}, com 1/d_k, todas as sementes aprendem"),
+                    "{name}, d_k = {d_k}, com 1/d_k, a camada aprende com todas as sementes"),
 }
 
 
