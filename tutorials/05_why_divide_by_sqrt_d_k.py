@@ -133,9 +133,9 @@ for d_k in (256, 1024):
     assert row.jacobian.mean_band[0] - slack < c / math.sqrt(d_k) < row.jacobian.mean_band[1] + slack
 
 # %% [markdown]
-# So "the gradient vanishes" is true of nearly every query, and not of the average. What reaches Q is also multiplied by
-# the keys, whose length grows like √d_k, so that its *mean* does not fall at all. Nearly all queries get nothing, and a
-# few get as much more as they are fewer.
+# So "the gradient vanishes" is true of nearly every query, and not of the average. What reaches Q is also multiplied
+# by the keys, whose length grows like √d_k, so that its *mean* does not fall at all. Nearly all queries get nothing,
+# and a few get as much more as they are fewer.
 
 # %%
 row = sweep[1024, "none"]
@@ -165,8 +165,9 @@ print(sweep.testimony())
 # %% [markdown]
 # ## 6. What does it do to training?
 #
-# Lessons say that training stalls. Let us see. A layer has a query vector and a key vector for each of 16 tokens. Asked
-# for a token, it must find that token's key among all 16, and return the value there. The loss is the squared error.
+# Lessons say that training stalls. Let us see. A layer has a query vector and a key vector for each of 16 tokens.
+# Asked for a token, it must find that token's key among all 16, and return the value there. The loss is the squared
+# error.
 
 # %%
 for d_k in (4, 256):
@@ -183,18 +184,19 @@ assert saturation.train("none", d_k=256, lr=10.0).accuracy[-1] < 0.6
 # thing at a time:
 
 # %%
-few = saturation.Task(tokens=64, keys=4)                # 4 of 64 tokens in each context, instead of 16 of 16
+few = saturation.Task(keys=4)                           # 4 of the 16 tokens in each context, instead of all
 other = saturation.Task(loss="cross-entropy")           # −ln of the weight of the right key
 for name, task, rate in (("few rivals", few, 10.0), ("cross-entropy", other, 0.1)):
     run = saturation.train("none", d_k=256, lr=rate, task=task)
     print(f"unscaled, {name:13}: {run.accuracy[-1]:4.0%} right, loss {run.loss[-1]:.1e}")
-    assert run.accuracy[-1] > 0.7
+    assert run.accuracy[-1] > 0.6
 
 # %% [markdown]
 # With few rivals in a context, a buried key sometimes meets only low scores, gets some gradient, and rises. And with
-# cross-entropy the gradient at the scores is p − 1 at the right key: the logarithm undoes the exponential, and nothing
-# vanishes. **It is not large scores as such that stop learning, but the softmax's Jacobian between them and the loss.**
-# Inside a network, where attention weights meet values and never a logarithm, that Jacobian is always there.
+# cross-entropy the gradient at the scores is p − 1 at the right key: the logarithm undoes the exponential, and
+# nothing vanishes. **It is not large scores as such that stop learning, but the softmax's Jacobian between them and
+# the loss.** Inside a network, where attention weights meet values and never a logarithm, that Jacobian is always
+# there.
 
 # %% [markdown]
 # ## Exercises

@@ -60,7 +60,7 @@ TEXT = {
         "contexto, dentre {tokens} ao todo. As linhas são medianas de {seeds} sementes, as faixas vão da pior à "
         "melhor, a linha pontilhada é o acaso. Uma consulta está travada se seu maior peso está na chave errada e seu "
         "gradiente está morto."),
-    "controls": ("One thing changed at a time", "Uma mudança de cada vez"),
+    "controls": ("Three controls: what it takes to learn", "Três controles: o que é preciso para aprender"),
     "honest": ("What popular accounts leave out", "O que as explicações usuais omitem"),
     "footnotes": (
         ("The norm first <em>rises</em> with d_k: the softmax of tiny scores is nearly flat.",
