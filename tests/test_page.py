@@ -156,7 +156,7 @@ def test_pictures_scale_and_are_named(pages):
     for lang, path in pages[0].items():
         text = path.read_text(encoding="utf-8")
         tags = re.findall(r"<svg[^>]*>", text)
-        assert len(tags) == 4 + 2 + 4       # panels of the sweep, of the map, and the bars
+        assert len(tags) == 4 + 2 + 2 + 4   # panels of the sweep, of the map, loss curves, and the bars
         assert all('role="img"' in tag and "aria-label=" in tag and "viewBox=" in tag for tag in tags)
         assert not any(re.search(r'\s(width|height)="', tag) for tag in tags)
         ids = re.findall(r'\sid="([^"]*)"', text)

@@ -324,8 +324,7 @@ def parser() -> argparse.ArgumentParser:
     commands = p.add_subparsers(title="more", metavar="COMMAND")
     lab = commands.add_parser(
         "saturation", help="the laboratory: why scores are divided by √d_k", description="Why scores are divided by "
-                                                                                         "√d_k: "
-        "scores, weights and gradients at each d_k, measured, beside what theory says of them, and confirmed by "
+        "√d_k: scores, weights and gradients at each d_k, measured, beside what theory says of them, and confirmed by "
         "differences; with --train also what it does to training. The exit code is 1 if they disagree.")
     lab.add_argument("--d-k", type=int, nargs="+", default=list(saturation.D_K), metavar="N",
                      help=f"lengths of the vectors (default: {' '.join(map(str, saturation.D_K))})")
@@ -334,9 +333,9 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--keys", type=int, default=64, metavar="N", help="keys for each query (default: %(default)s)")
     lab.add_argument("--draws", type=int, default=500, metavar="N", help="queries at each d_k (default: %(default)s)")
     lab.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (default: %(default)s)")
-    lab.add_argument("--train", action="store_true", help="train one attention layer as well, over a grid of its own "
-                                                          "and "
-                     "with three controls: about five minutes")
+    lab.add_argument("--train", action="store_true",
+                     help="train one attention layer as well, over a grid of its own, with three controls: some "
+                          "minutes")
     lab.add_argument("--out", type=Path, default=argparse.SUPPRESS, metavar="DIR",
                      help="write saturation.html, a page with plots and a slider, and saturation.json there")
     lab.add_argument("--lang", choices=["en", "pt"], default="en", help="language of the page (default: %(default)s)")

@@ -172,10 +172,10 @@ class Judge:
         settled = np.isfinite(far - near).all() and np.all(np.abs(far - near) < slack)
         if settled and np.any(np.abs(by_step - far) > 3 * slack):
             name = self.names[i] if self.names else f"argument {i}"
-            raise TypeError(f"gradcheck: along a direction of {name} the complex step and a central difference "
-                            "disagree. Either the function is not analytic in NumPy's complex arithmetic, or the "
-                            "point is a kink or "
-                            'a tie; method="central" tells')
+            raise TypeError(
+                f"gradcheck: along a direction of {name} the complex step and a central difference disagree. Either "
+                "the function is not analytic in NumPy's complex arithmetic, or the point is a kink or a tie; "
+                'method="central" tells')
 
     def _column(self, f: Function, arrays: list[np.ndarray], i: int, index: tuple[int, ...]) -> np.ndarray:
         """d outputs / d one element, by the definition."""

@@ -28,6 +28,7 @@ from .words import LANGUAGES, TEXT, say
 STOPS = tuple(sorted({round(2 ** (k / 2)) for k in range(25)}))     # of the slider: 1 … 4096
 N_KEYS, CANDIDATES = 64, 101
 
+
 def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None, trained: Map | None = None,
            controls: Mapping[str, Map] = MappingProxyType({}),
            progress: Callable[[int, int], None] | None = None) -> Path:
@@ -103,8 +104,8 @@ def inline_svg(picture: Any, label: str) -> str:
     prefix = re.sub(r"\W+", "-", label)     # ids are the page's: two pictures may not share one
     svg = re.sub(r'id="([^"]*)"', rf'id="{prefix}-\1"', svg)
     svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", svg)
-    return re.sub(re.escape(INK), "currentColor", re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg,
-                                                         flags=re.DOTALL))
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    return svg.replace(INK, "currentColor")
 
 
 def _panel(measured: Sweep, name: str, lang: str) -> str:
@@ -139,8 +140,8 @@ def _table(measured: Sweep, lang: str) -> str:
 def _map(found: Map, lang: str) -> str:
     """The table of a map, and its claims."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in say("map columns", lang))
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in
-                   found.cells_as_text(lang))
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+                   for row in found.cells_as_text(lang))
     return (f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
             + _claims(found.claims(lang), lang, "holds"))
 
@@ -154,25 +155,31 @@ def _claims(claims: list[dict[str, Any]], lang: str, yes: str = "agrees") -> str
 def _training(trained: Map | None, controls: Mapping[str, Map], lang: str) -> str:
     parts = []
     if trained is not None:
-        panels = []
-        for optimizer in trained.axis("optimizer"):
-            for d_k in trained.axis("d_k"):
-                picture, ax = figure(1, 1, size=(3.3, 2.6))
-                trained.draw_panel(ax, optimizer, d_k, lang)
-                panels.append(f"<figure>{inline_svg(picture, f'{optimizer}, d_k = {d_k}')}</figure>")
+        optimizers, lengths = trained.axis("optimizer"), trained.axis("d_k")
+        grid = [_drawn(trained.draw_panel, optimizer, d_k, lang) for optimizer in optimizers for d_k in lengths]
+        curves = [_drawn(trained.draw_loss, optimizer, d_k, lang) for optimizer in optimizers
+                  for d_k in dict.fromkeys((min(lengths), max(lengths)))]
         note = say("training_note", lang, keys=trained.task.keys, tokens=trained.task.tokens,
-                                                  steps=max(run.steps[-1] for run in trained.runs),
-                                                  seeds=len(trained.axis("seed")))
+                   steps=max(run.steps[-1] for run in trained.runs), seeds=len(trained.axis("seed")))
         key = "".join(f'<span style="--mark: {colour}">{html.escape(SYMBOLS[scale])}</span>'
                       for scale, colour in COLOURS.items() if scale in trained.axis("scale"))
-        parts = [f"<h2>{say('training', lang)}</h2>", f'<p class="key">{key}</p>', f'<div class="panels '
-                                                                                   f'small">{"".join(panels)}</div>',
-                 f'<p class="note">{html.escape(note)}</p>', _map(trained, lang)]
+        parts = [f"<h2>{say('training', lang)}</h2>", f'<p class="key">{key}</p>',
+                 f'<div class="panels small">{"".join(grid)}</div>', f'<p class="note">{html.escape(note)}</p>',
+                 f'<div class="panels small">{"".join(curves)}</div>',
+                 f'<p class="note">{html.escape(say("curves_note", lang))}</p>', _map(trained, lang)]
     if controls:
-        parts += [f"<h2>{say('controls', lang)}</h2>",
-                  *(f"<h3>{html.escape(say(name, lang) if name in TEXT else name)}</h3>{_map(found, lang)}" for name,
-                    found in controls.items())]
+        parts.append(f"<h2>{say('controls', lang)}</h2>")
+    for name, found in controls.items():
+        title = say(name, lang) if name in TEXT else name
+        parts.append(f"<h3>{html.escape(title)}</h3>{_map(found, lang)}")
     return f"<section>{''.join(parts)}</section>" if parts else ""
+
+
+def _drawn(draw: Callable[..., None], optimizer: str, d_k: int, lang: str) -> str:
+    """One small panel of a map."""
+    picture, ax = figure(1, 1, size=(3.3, 2.6))
+    draw(ax, optimizer, d_k, lang)
+    return f"<figure>{inline_svg(picture, f'{ax.get_ylabel()}, {ax.get_title()}')}</figure>"
 
 
 def _charts(lang: str) -> str:
@@ -193,9 +200,8 @@ def _charts(lang: str) -> str:
 def _page(measured: Sweep, trained: Map | None, controls: Mapping[str, Map], lang: str) -> str:
     template, style, script = (Path(__file__).with_suffix(kind).read_text(encoding="utf-8")
                                for kind in (".html", ".css", ".js"))
-    words = {key: html.escape(say(key, lang)) for key in ("title", "lead", "draw", "slider", "many", "claims",
-                                                           "honest",
-                                                           "table")}
+    words = {key: html.escape(say(key, lang))
+             for key in ("title", "lead", "draw", "slider", "many", "claims", "honest", "table")}
     notes = {"draw_note": say("draw_note", lang, n=N_KEYS, m=CANDIDATES, top=max(STOPS)),
              "many_note": say("many_note", lang, draws=measured.draws, n=measured.n_keys)}
     return string.Template(template).substitute(

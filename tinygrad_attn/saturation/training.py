@@ -372,22 +372,25 @@ class Map:
         ax.set(title=f"{NAMES[optimizer]}, d_k = {d_k}", xlabel=x, ylabel=y, xscale="log", ylim=(-0.02, 1.04))
         ax.minorticks_off()
 
-    def plot_loss(self, d_k: int, optimizer: str = "sgd", lang: str = "en") -> Any:
+    def plot_loss(self, d_k: int, optimizer: str = "sgd") -> Any:
         """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a
         matplotlib Figure (extra `[plot]`)."""
         picture, ax = figure(1, 1, size=(6.4, 4.2))
-        for scale, colour in COLOURS.items():
-            if scale in self.axis("scale"):
-                best = self.cell(optimizer, d_k, scale).best
-                for k, run in enumerate(self.select(optimizer=optimizer, d_k=d_k, scale=scale, lr=best)):
-                    ax.plot(run.steps, run.loss, color=colour, lw=1.2, alpha=0.8,
-                            label=None if k else f"{SYMBOLS[scale]}, rate {best:g}")
-        x, y = say("loss axes", lang)
-        ax.set(xlabel=x, ylabel=y, yscale="log", title=f"{NAMES[optimizer]}, d_k = "
-                                                                                      f"{d_k}")
+        self.draw_loss(ax, optimizer, d_k)
         for text in ax.legend(loc="best", fontsize=9, frameon=False).get_texts():
             text.set_color(INK)
         return picture
+
+    def draw_loss(self, ax: Any, optimizer: str, d_k: int, lang: str = "en") -> None:
+        """The same on given axes, without a legend."""
+        for scale, colour in COLOURS.items():
+            runs = self.select(optimizer=optimizer, d_k=d_k, scale=scale)
+            best = self.cell(optimizer, d_k, scale).best if runs else None
+            for k, run in enumerate(run for run in runs if run.lr == best):
+                ax.plot(run.steps, run.loss, color=colour, lw=1.2, alpha=0.8,
+                        label=None if k else f"{SYMBOLS[scale]}, rate {best:g}")
+        x, y = say("loss axes", lang)
+        ax.set(xlabel=x, ylabel=y, yscale="log", title=f"{NAMES[optimizer]}, d_k = {d_k}")
 
 
 def controls(d_k: int = 1024, *, seeds: Sequence[int] = (0, 1, 2, 3, 4), steps: int = 400,

@@ -60,6 +60,8 @@ TEXT = {
         "contexto, dentre {tokens} ao todo. As linhas são medianas de {seeds} sementes, as faixas vão da pior à "
         "melhor, a linha pontilhada é o acaso. Uma consulta está travada se seu maior peso está na chave errada e seu "
         "gradiente está morto."),
+    "curves_note": ("Each scale at its best rate, a line for each seed.",
+                    "Cada escala com sua melhor taxa, uma linha por semente."),
     "controls": ("Three controls: what it takes to learn", "Três controles: o que é preciso para aprender"),
     "honest": ("What popular accounts leave out", "O que as explicações usuais omitem"),
     "footnotes": (
@@ -119,9 +121,9 @@ TEXT = {
         "Central differences agree to {central:.0e}, which is what they can resolve.\n"
         "The smallest norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which\nrounds 1 − p.",
         "Verificação independente: em {points} pontos, as jacobianas por vjp e por passo complexo\n"
-        "diferem em no máximo {absolute:.0e} em qualquer elemento, e em {relative:.0e} da norma, onde esta é maior "
-        "que\n{resolved:.0e}. As diferenças centrais concordam até {central:.0e}, que é o que conseguem resolver.\n"
-        "A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
+        "diferem em no máximo {absolute:.0e} em qualquer elemento, e em {relative:.0e} da norma, onde esta é\n"
+        "maior que {resolved:.0e}. As diferenças centrais concordam até {central:.0e}, que é o que conseguem\n"
+        "resolver. A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
     # -------------------------------------------------------------------------------- plots and table of a map
     "map columns": (
         ("optimiser", "d_k", "scores", "best rate", "right at the end", "steps to 95 %", "rates that work",
@@ -129,13 +131,12 @@ TEXT = {
         ("otimizador", "d_k", "pontuações", "melhor taxa", "acertos ao final", "passos até 95 % de acertos",
          "taxas que funcionam", "travadas no início", "ao final")),
     "map axes": (("learning rate", "share of right answers"), ("taxa de aprendizado", "fração de acertos")),
-    "loss axes": (("step", "loss on the test contexts"), ("passo", "perda nos contextos de teste")),
-    "few rivals": ("few rivals: 4 of the 16 tokens in a context", "poucos concorrentes: 4 dos 16 tokens em um "
-                                                                  "contexto"),
+    "loss axes": (("step", "loss in the test"), ("passo", "perda no teste")),
+    "few rivals": ("few rivals: 4 of the 16 tokens in a context",
+                   "poucos concorrentes: 4 dos 16 tokens em um contexto"),
     "cross-entropy": ("cross-entropy instead of squared error", "entropia cruzada em vez de erro quadrático"),
-    "tied start": ("tied start: W_k begins as a copy of W_q, and another token is asked for", "início com W_k = W_q "
-                                                                                              "(pesos amarrados), e "
-                                                                                              "pede-se outro token"),
+    "tied start": ("tied start: W_k begins as a copy of W_q, and another token is asked for",
+                   "início com W_k = W_q (pesos amarrados), e pede-se outro token"),
     # ------------------------------------------------------------------------------------------ claims of a map
     "scaled learns": ("{name}, scaled by 1/√d_k, each seed learns at every d_k",
                       "{name}, com 1/√d_k, a camada aprende com todas as sementes, para todo d_k"),
