@@ -275,12 +275,12 @@ def _wiped() -> str:
 
 def laboratory(args: argparse.Namespace) -> int:
     """`saturation`: theory, measurement and differences side by side, and, with --train, what follows for training."""
-    if args.out and not find_spec("matplotlib"):
-        raise ImportError("--out: plots need matplotlib: pip install 'tinygrad_attn[plot]'")
     sweep = saturation.sweep(args.d_k, scales=args.scales, n_keys=args.keys, draws=args.draws, seed=args.seed,
                              progress=Progress("measuring"))
     maps: dict[str, saturation.Map] = {}
     if args.train:
+        if not sys.stderr.isatty():
+            print("training: about five minutes", file=sys.stderr)
         maps = {"training": saturation.training_map(progress=Progress("training")),
                 **saturation.controls(progress=Progress("controls"))}
     claims = [*sweep.claims(), *(claim for found in maps.values() for claim in found.claims())]
@@ -327,7 +327,8 @@ def parser() -> argparse.ArgumentParser:
         "√d_k: scores, weights and gradients at each d_k, measured, beside what theory says of them, and confirmed by "
         "differences; with --train also what it does to training. The exit code is 1 if they disagree.")
     lab.add_argument("--d-k", type=int, nargs="+", default=list(saturation.D_K), metavar="N",
-                     help=f"lengths of the vectors (default: {' '.join(map(str, saturation.D_K))})")
+                     help=f"lengths of the vectors, with spaces between (default: "
+                          f"{' '.join(map(str, saturation.D_K))})")
     lab.add_argument("--scales", nargs="+", choices=list(saturation.SCALES), default=list(saturation.SCALES),
                      metavar="SCALE", help=f"of {', '.join(saturation.SCALES)} (default: all)")
     lab.add_argument("--keys", type=int, default=64, metavar="N", help="keys for each query (default: %(default)s)")
@@ -354,6 +355,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(argv)
     if args.job is main_job:
         args.out = args.out or Path("out")
+    if args.job is laboratory and args.out and not find_spec("matplotlib"):
+        print(f"{p.prog}: --out: plots need matplotlib: pip install 'tinygrad_attn[plot]'", file=sys.stderr)
+        return 2
     try:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)

@@ -46,8 +46,13 @@ class Function:
         xs = [Tensor(a) for a in arrays]
         for x in xs:                        # a complex leaf, too, which a user's may not be
             x._requires_grad = x.dtype.kind in "fc"
-        with enable_grad():
-            out = self.fn(*xs)
+        try:
+            with enable_grad():
+                out = self.fn(*xs)
+        except TypeError as error:
+            if len(xs) == 1 and "required positional argument" in str(error):
+                raise TypeError(f"{self.caller}: {error}; a list is one input, several are a tuple: (x, y)") from error
+            raise
         ys = list(out) if isinstance(out, (tuple, list)) else [out]
         if not all(isinstance(y, Tensor) for y in ys):
             raise TypeError(f"{self.caller}: fn returned {', '.join(type(y).__name__ for y in ys) or 'nothing'}; it "
@@ -148,7 +153,8 @@ def as_float64(inputs: Any, caller: str) -> tuple[list[str], list[np.ndarray]]:
             raise ValueError(f"{caller}: {name} at {at} is {array[at]}, from where there is no step; if it is a "
                              "constant, let fn close over it")
     if not any(array.dtype == np.float64 and array.size for array in arrays):
-        raise ValueError(f"{caller}: nothing to check: no input is a float64 array with an element")
+        raise ValueError(f"{caller}: nothing to check: no input is a float64 array with an element (write 1.0 for "
+                         "1)")
     return names, arrays
 
 
@@ -178,7 +184,11 @@ class EpsCurve:
         for k, h in enumerate(self.steps):
             last = "        -" if self.complex is None else f"{self.complex[k]:9.1e}"
             rows.append(f"{h:10.1e} {self.forward[k]:9.1e} {self.central[k]:9.1e} {last}")
-        return "\n".join([*rows, *([f"no complex step: {self.why_not}"] if self.why_not else [])])
+        if self.why_not:
+            rows.append(f"no complex step: {self.why_not}")
+        if self.best("central")[1] > 1e-3:
+            rows.append("the differences agree with one another, and not with the graph: gradcheck finds the op")
+        return "\n".join(rows)
 
     __str__ = table
 

@@ -350,8 +350,8 @@ def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
     place that knows: no vjp has to.
     """
     if g is None:
-        raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative; if a constant is meant, write "
-                                     ".detach()")
+        raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative (does the op lack its defvjp?); if a "
+                                     "constant is meant, write .detach()")
     if not hasattr(g, "shape"):
         raise TypeError(f"{op.name}: the vjp of argument {i} returned a {type(g).__name__}, not an array or a Tensor")
     if g.dtype.kind == "c" and x.dtype.kind != "c":

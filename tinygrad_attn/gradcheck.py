@@ -94,10 +94,11 @@ def gradcheck(fn: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: f
     - `method="projected"`: along a few directions drawn from `rng` (a generator or a seed, 0 if not given), in six
       evaluations an input, however many elements it has. `report.checked` says what that can miss.
 
+    A kink where the rule says the mean of both slopes, such as |x| at 0, agrees with a central difference and passes.
     A mismatch is a GradcheckError. It names the input, the index, both numbers, and the op whose rule is wrong, or
-    else says what is suspicious about the point; its `.report` has it all. A check that could not tell right from
-    wrong is refused: float32 inputs, a function that is not deterministic, or one that does not depend on an input
-    through the graph.
+    else says what is suspicious about the point; its `.report` has it all, and `.report.suspect` the cause and its
+    `kind`. A check that could not tell right from wrong is refused: float32 inputs, a function that is not
+    deterministic, or one that does not depend on an input through the graph.
 
     >>> from tinygrad_attn import gradcheck, softmax
     >>> gradcheck(softmax, [1.0, 2.0, 3.0], order=2).max_abs_error < 1e-8

@@ -15,7 +15,7 @@ def figure(rows: int, columns: int, *, size: tuple[float, float]) -> tuple[Any, 
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'tinygrad_attn[plot]'") from error
+        raise ImportError("plots need matplotlib: pip install matplotlib, the extra tinygrad_attn[plot]") from error
 
     class Shown(Figure):
         """A Figure that a notebook displays, also without pyplot."""

@@ -166,8 +166,8 @@ class Sweep:
         names = (("spread", "", 8, ".2f"), ("entropy", "mean", 8, ".3f"), ("largest_weight", "mean", 8, ".3f"),
                  ("jacobian", "median", 9, ".1e"), ("jacobian", "mean", 8, ".4f"), ("grad_scores", "median", 9, ".1e"),
                  ("grad_query", "median", 9, ".1e"), ("grad_query", "mean", 7, ".2g"), ("grad_key", "median", 8, ".1e"))
-        lines = [f"{self.n_keys} keys, {self.draws} draws, seed {self.seed}. Below: theory, near a limit.",
-                 "Of the softmax's Jacobian J, and of the gradients at scores, Q and K: norms."]
+        lines = [f"{self.n_keys} keys, {self.draws} draws, seed {self.seed}. L: the output. J: the softmax's Jacobian.",
+                 "Of J and of gradients: the norm. Rows of theory: the limit, where one is near."]
         for scale in self.scales:
             lines += ["", SYMBOLS[scale],
                       "   d_k  spread entropy largest        J       J    ∂L/∂s    ∂L/∂Q  ∂L/∂Q   ∂L/∂K",
@@ -188,9 +188,10 @@ class Sweep:
         """What the witness says, in words."""
         w = [row.witness for row in self.rows]
         stepped, walked = min(x.smallest for x in w)
-        return say("testimony", lang, points=sum(x.draws for x in w), absolute=self.witness, resolved=RESOLVED,
+        said = say("testimony", lang, points=sum(x.draws for x in w), absolute=self.witness, resolved=RESOLVED,
                    relative=max((x.relative for x in w if x.relative is not None), default=math.nan),
-                   central=max(x.central for x in w), stepped=stepped, walked=walked)
+                   central=max(x.central for x in w))
+        return said + ("\n" + say("smallest", lang, stepped=stepped, walked=walked) if stepped < RESOLVED else "")
 
     def claims(self, lang: str = "en") -> list[dict[str, Any]]:
         """Where measurement, theory and witness must agree, and whether they do: `claim` in words, and `ok`. A NaN
@@ -252,8 +253,10 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", 
           draws: int = 500, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Sweep:
     """Measure attention over random queries, keys and values at each d_k, with each scale, from the same draws.
 
-    A draw is a query (1, d_k), keys (n_keys, d_k) and values (n_keys, 1), standard normal. L is the output. Why: to
-    see, at each d_k, what the scale does to scores, weights and gradients, beside what theory says of them.
+    A draw is a query (1, d_k), keys (n_keys, d_k) and values (n_keys, 1), standard normal. L is the output. The scales
+    "none", "sqrt" and "linear" are 1, 1/√d_k and 1/d_k. Why: to see what they do to scores, weights and gradients,
+    beside what theory says. The result, a `Sweep`, has a `Row` at `[d_k, scale]` with a `Stat` for each of the
+    `QUANTITIES`, and `.table()`, `.plot()`, `.claims()`, `.to_dict()`.
     `progress(done, total)` is called as the work goes on. A d_k below 1, no draws, fewer than two keys, a negative
     seed, or an unknown scale is a ValueError.
 

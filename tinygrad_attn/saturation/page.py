@@ -25,8 +25,8 @@ from .theory import SCALES
 from .training import Map
 from .words import LANGUAGES, TEXT, say
 
-STOPS = tuple(sorted({round(2 ** (k / 2)) for k in range(25)}))     # of the slider: 1 … 4096
-N_KEYS, CANDIDATES = 64, 101
+STOPS = tuple(2 ** k for k in range(13))     # of the slider
+N_KEYS, CANDIDATES = 64, 500
 
 
 def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None, trained: Map | None = None,
@@ -66,9 +66,14 @@ def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None,
 
 def one_draw(stops: tuple[int, ...] = STOPS, seed: int = 0) -> dict[str, Any]:
     """For each stop and scale: weights, |∂L/∂scores|, and the four numbers, of the draw described on the page."""
-    draws = [_vectors(max(stops), [seed, k]) for k in range(CANDIDATES)]
-    norms = [float(jacobian_norms((k @ q[0])[None])[0]) for q, k, _ in draws]
-    q, k, v = draws[int(np.argsort(norms)[len(norms) // 2])]
+    scores = []
+    for candidate in range(CANDIDATES):
+        q, k, _ = _vectors(max(stops), [seed, candidate])
+        scores.append(np.cumsum(k * q, axis=1)[:, np.array(stops) - 1].T)               # (stops, keys)
+    norms = np.array([jacobian_norms(at_stop) for at_stop in np.swapaxes(scores, 0, 1)])    # (stops, candidates)
+    places = norms.argsort(axis=1).argsort(axis=1) / (CANDIDATES - 1)                       # 0 the least, 1 the largest
+    best = int(np.argmin(np.abs(places - 0.5).max(axis=0)))
+    q, k, v = _vectors(max(stops), [seed, best])
     found: dict[str, Any] = {"d_k": list(stops), "keys": N_KEYS}
     for scale in ("none", "sqrt"):
         found[scale] = [_look(q[:, :d], k[:, :d], v, SCALES[scale](d)) for d in stops]
@@ -202,7 +207,7 @@ def _page(measured: Sweep, trained: Map | None, controls: Mapping[str, Map], lan
                                for kind in (".html", ".css", ".js"))
     words = {key: html.escape(say(key, lang))
              for key in ("title", "lead", "draw", "slider", "many", "claims", "honest", "table")}
-    notes = {"draw_note": say("draw_note", lang, n=N_KEYS, m=CANDIDATES, top=max(STOPS)),
+    notes = {"draw_note": say("draw_note", lang, n=N_KEYS, m=CANDIDATES),
              "many_note": say("many_note", lang, draws=measured.draws, n=measured.n_keys)}
     return string.Template(template).substitute(
         words, **{key: html.escape(note) for key, note in notes.items()}, language=LANGUAGES[lang], style=style,

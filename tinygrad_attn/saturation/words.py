@@ -19,13 +19,14 @@ TEXT = {
     "draw": ("One draw", "Um sorteio"),
     "draw_note": (
         "One query, {n} keys and their values, standard normal; at each d_k the first d_k components of the same "
-        "vectors. Of {m} draws it is the one whose norm at d_k = {top}, unscaled, is the median. The loss L is the "
-        "attention's output. Bars below 1e-20 are not shown; that of the largest weight is only exact to 1e-16, the "
-        "rounding of 1.",
+        "vectors. Of {m} draws it is the one whose norm, unscaled, never strays far from the median along the slider. "
+        "The loss L is the attention's output. Bars below 1e-20 are not shown; that of the largest weight is only "
+        "exact to 1e-16, the rounding of 1.",
         "Uma consulta, {n} chaves e seus valores, com distribuição normal padrão; para cada d_k, os primeiros d_k "
-        "componentes dos mesmos vetores. De {m} sorteios, este é aquele cuja norma em d_k = {top}, sem escala, é a "
-        "mediana. A perda L é a saída da atenção. Barras abaixo de 1e-20 não aparecem; a do maior peso só é exata até "
-        "1e-16, o arredondamento de 1."),
+        "componentes dos mesmos vetores. De {m} sorteios, este é aquele cuja norma, sem escala, menos se afasta "
+        "da mediana ao longo do controle; um sorteio oscila, pois a distância entre as maiores pontuações muda a cada "
+        "componente. A perda L é a saída da atenção. Barras abaixo de 1e-20 não aparecem; a do maior peso só é exata "
+        "até 1e-16, o arredondamento de 1."),
     "slider": ("Length of the vectors, d_k", "Comprimento dos vetores, d_k"),
     "weights": ("attention weights, one bar per key", "pesos de atenção, uma barra por chave"),
     "gradient": ("|∂L/∂score|, logarithmic", "|∂L/∂pontuação|, escala logarítmica"),
@@ -118,12 +119,14 @@ TEXT = {
     "testimony": (
         "Witness: at {points} points, Jacobians by vjp and by complex step differ by at most\n"
         "{absolute:.0e} in any element, and by {relative:.0e} of the norm where that is above {resolved:.0e}.\n"
-        "Central differences agree to {central:.0e}, which is what they can resolve.\n"
-        "The smallest norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which\nrounds 1 − p.",
+        "Central differences agree to {central:.0e}, which is what they can resolve.",
         "Verificação independente: em {points} pontos, as jacobianas por vjp e por passo complexo\n"
         "diferem em no máximo {absolute:.0e} em qualquer elemento, e em {relative:.0e} da norma, onde esta é\n"
         "maior que {resolved:.0e}. As diferenças centrais concordam até {central:.0e}, que é o que conseguem\n"
-        "resolver. A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
+        "resolver."),
+    "smallest": ("The smallest norm there is {stepped:.1e} by complex step, and {walked:.1e} by vjp, which\nrounds 1 "
+                 "− p.",
+                 "A menor norma é {stepped:.1e} por passo complexo e {walked:.1e} por vjp, que arredonda 1 − p."),
     # -------------------------------------------------------------------------------- plots and table of a map
     "map columns": (
         ("optimiser", "d_k", "scores", "best rate", "right at the end", "steps to 95 %", "rates that work",
