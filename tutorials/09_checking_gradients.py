@@ -128,9 +128,14 @@ assert (blamed.kind, blamed.op, blamed.argument) == ("rule", "softsign", 0)
 # graph is walked: each op is judged alone, at the arrays that it saw, and the first whose own rule is wrong is named,
 # with the line that called it.
 #
+# (A rule is called as `rule(g, out, *inputs)`, with g = dL/d out: with arrays, and with Tensors when the gradient is
+# to be differentiated again. That is why softsign's uses `abs`, which both have.)
+#
 # ## 5. When nobody is to blame
 #
-# A difference can be wrong, too. Here are four checks that fail although every rule is right. Guess the verdict first.
+# A difference can be wrong, too. Here are four checks that fail although every rule is right. Guess the verdict
+# first. (`x.detach()` is x as a constant, outside of the graph. And not every kink fails: at 0 the rule of |x| says
+# 0, the mean of its two slopes, as a central difference does.)
 
 # %%
 def verdict(fn, inputs, **options):
@@ -185,16 +190,20 @@ assert found.startswith("log((3,)), forward: 1 of 3 elements of the output becam
 #
 # 1. By hand: for central differences, the error is about h² f‴/6 + ε f/h. At which h is it least, for f = f‴ = 1 and
 #    ε = 10⁻¹⁶? Compare with the curve.
-# 2. Write an op `cube` with its rule, and check it to order 3. Which order would find a rule that uses `x.detach()`?
-# 3. Plant an error of 0.1 % in the rule of one element out of a thousand. Which method finds it, which does not, and
-#    does `report.checked` say so?
-# 4. Mend `entropy` so that p = 0 gives 0 and a finite gradient. (A hint is in the docstring of `where`.)
+# 2. Write an op `cube` with its rule, and check it to order 3. Which order finds the fault of the rule
+#    `lambda g, out, x: 3 * g * (x.detach() if isinstance(x, Tensor) else x) ** 2`?
+# 3. Plant an error of 0.1 % in the rule of one element out of a thousand. Which method finds it with the tolerances as
+#    they are, and with which tolerances do the others?
+# 4. Mend `entropy` so that p = 0 gives 0 and a finite gradient, with `from tinygrad_attn import where`. (A hint is
+#    in its docstring.)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Set the derivative to 0: h³ = 3ε, h ≈ 7·10⁻⁶.
+# 1. Set the derivative to 0: h³ = 3ε, h ≈ 7·10⁻⁶. The curve is noise at its bottom, so its least point may lie a
+#    decade or two from there, by luck.
 # 2. Order 2: the first derivative is right, and what it forgets is the second.
-# 3. Element by element finds it only if rtol is below 10⁻³; projected hardly ever: it is a thousandth of a thousandth.
+# 3. None with rtol=10⁻³. With rtol=10⁻⁴ and atol=10⁻⁹ the elements one by one do; along directions, where it is a
+#    thousandth part of a sum, only with an rtol near 10⁻⁷.
 # 4. `safe = where(p > 0, p, 1)` inside the logarithm: `-(p * where(p > 0, p, 1).log()).sum()`.
 # </details>
 #
@@ -208,7 +217,7 @@ assert found.startswith("log((3,)), forward: 1 of 3 elements of the output becam
 # **The complex step is exact to 16 digits. Why not use it always?**
 #
 # - a) It is slow. *Complex numbers cost about twice as much; that is not it.*
-# - b) It is silently wrong of functions that are not analytic, such as |x|. *Yes; ours refuses them.*
+# - b) For functions that are not analytic, such as |x|, it is silently wrong. *Yes; ours refuses them.*
 #
 # ## Read on
 #
