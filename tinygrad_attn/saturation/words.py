@@ -24,9 +24,9 @@ TEXT = {
         "1e-20 are not shown; that of the largest weight is only exact to 1e-16, the rounding of 1.",
         "Uma consulta, {n} chaves e seus valores, com distribuição normal padrão; para cada d_k, os primeiros d_k "
         "componentes dos mesmos vetores. De {m} sorteios, este é aquele cuja norma, sem escala, menos se afasta da "
-        "mediana ao longo do controle; um sorteio oscila, pois a distância entre as duas maiores pontuações muda a cada "
-        "componente. A perda L é a saída da atenção. Barras abaixo de 1e-20 não aparecem; a do maior peso só é exata até "
-        "1e-16, o arredondamento de 1."),
+        "mediana ao longo do controle; um sorteio oscila, pois a distância entre as duas maiores pontuações muda a "
+        "cada componente. A perda L é a saída da atenção. Barras abaixo de 1e-20 não aparecem; a do maior peso só é "
+        "exata até 1e-16, o arredondamento de 1."),
     "slider": ("Length of the vectors, d_k", "Comprimento dos vetores, d_k"),
     "weights": ("attention weights, one bar per key", "pesos de atenção, uma barra por chave"),
     "gradient": ("|∂L/∂score|, logarithmic", "|∂L/∂pontuação|, escala logarítmica"),
