@@ -104,3 +104,14 @@ def test_without_matplotlib_a_plot_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"tinygrad_attn\[plot\]"):
         eps_curve(ta.softmax, [1.0, 2.0]).plot()
+
+
+def test_a_wrong_rule_is_told_from_steps_that_are_all_too_long_or_leave_the_domain():
+    @ta.primitive
+    def double(x):
+        return x * 2
+    double.defvjp(lambda g, out, x: g * 3)
+    told = "the differences agree with one another, and not with the graph"
+    assert told in eps_curve(double, [1.0, 2.0]).table()
+    assert told not in eps_curve(lambda x: x.exp(), 1.0, steps=[0.5]).table()
+    assert "nan" in str(eps_curve(lambda x: x.log(), 1e-3, steps=[0.1]))

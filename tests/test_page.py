@@ -193,7 +193,8 @@ def test_the_draw_is_near_the_median_of_all_along_the_slider():
 def test_bad_requests_leave_nothing_behind(tmp_path, monkeypatch):
     for bad, options, error in (("page.txt", {}, ValueError), ("page.html", {"lang": "fr"}, ValueError),
                                 ("missing/page.html", {}, FileNotFoundError),
-                                ("page.html", {"measured": {}}, TypeError)):
+                                ("page.html", {"measured": {}}, TypeError),
+                                ("page.html", {"controls": {"a": 1}}, TypeError)):
         with pytest.raises(error, match="report: "):
             saturation.report(tmp_path / bad, **options)
     measured = saturation.sweep([4], draws=3)

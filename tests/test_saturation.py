@@ -117,7 +117,7 @@ def test_the_numbers_are_near_those_measured_independently():
 
 def test_the_numbers_of_one_draw_are_those_of_its_textbook_formulas():
     found = saturation.sweep([8], scales=["none"], n_keys=5, draws=1, seed=4)[8, "none"]
-    q, k, v = measure._drawn(8, 5, 1, [4, 8, 0])
+    q, k, v = measure.drawn(8, 5, 1, [4, 8, 0])
     s = k[0] @ q[0, 0]
     p = np.exp(s - s.max()) / np.exp(s - s.max()).sum()
     jacobian = np.diag(p) - np.outer(p, p)

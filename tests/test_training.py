@@ -239,7 +239,7 @@ def test_the_controls_are_maps_by_name():
 @pytest.mark.parametrize(("options", "text"), [
     (dict(scale="cube"), "unknown scale 'cube'"), (dict(optimizer="lion"), "unknown optimizer 'lion'"),
                                                (dict(d_k=0), "d_k=0"),
-    (dict(lr=0.0), "lr=0.0"), (dict(lr=math.nan), "lr=nan"), (dict(steps=0), "steps=0"),
+    (dict(lr=0.0), "lr=0.0"), (dict(lr="x"), "lr='x'"), (dict(lr=math.nan), "lr=nan"), (dict(steps=0), "steps=0"),
     (dict(task=Task(keys=17)), "17 keys of 16 tokens"), (dict(task=Task(keys=1)), "task.keys=1"),
     (dict(task=Task(width=0)), "task.width=0"), (dict(steps=1.5), "steps=1.5"), (dict(seed=-1), "seed=-1"),
     (dict(task=Task(loss="hinge")), "unknown loss 'hinge'"),

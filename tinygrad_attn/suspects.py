@@ -79,12 +79,13 @@ def find_suspect(fn: Callable[..., Any], derivative: Callable[..., Any], arrays:
         if unjudged:
             names = ", ".join(f"`{op}`" for op in unjudged)
             every += f" (of {names}, which could not be computed alone, nothing is known)"
-        return _cause(every, seen, worst, innocent, judge, Evidence.of(_replayed(xs, ys), arrays, worst, judge.eps))
+        return _cause(every, seen, worst, innocent, judge,
+                      lambda: Evidence.of(_replayed(xs, ys), arrays, worst, judge.eps))
 
 
 def _cause(every: str, seen: Evidence, worst: Mismatch, innocent: list[Suspect], judge: Judge,
-           recorded: Evidence) -> Suspect:
-    """What it is, if it is no rule. `seen` is of the function, `recorded` of its graph, computed again."""
+           recorded: Callable[[], Evidence]) -> Suspect:
+    """What it is, if it is no rule. `seen` is of the function, `recorded()` of its graph, computed again."""
     def named(kind: str, otherwise: Suspect) -> Suspect:
         """What was said of an op, if one stands where the function does, or else of the function."""
         found = next((suspect for suspect in innocent if suspect.kind == kind), otherwise)
@@ -109,7 +110,7 @@ def _cause(every: str, seen: Evidence, worst: Mismatch, innocent: list[Suspect],
         return Suspect("noise", f"{every}. The terms of the function are of size {seen.size:.1g}: their rounding "
                                 f"alone can move a difference by {seen.noise[seen.k]:.1g}, which hides the derivative")
     at = seen.k if settled is None else int(np.argmin(np.abs(seen.steps - settled[0])))
-    value, alone = float(seen.middle[at]), float(recorded.middle[at])
+    value, alone = float(seen.middle[at]), float(recorded().middle[at])
     if abs(alone - worst.analytic) <= 0.1 * worst.doubt and abs(value - alone) > 0.5 * worst.doubt:
         return Suspect("bypass", f"{every}, and the recorded graph, computed again, moves by {alone:.6g} where the "
                                  f"function moves by {value:.6g}: a part of the function depends on "

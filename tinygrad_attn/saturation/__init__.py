@@ -4,8 +4,10 @@
 to training, and `page.py` puts all of it on one page, with a slider.
 """
 
-from .measure import D_K, QUANTITIES, SCALES, Row, Stat, Sweep, Witness, softmax_jacobians, sweep
+from .claims import QUANTITIES
+from .measure import D_K, Row, Stat, Sweep, Witness, softmax_jacobians, sweep
 from .page import report
+from .theory import SCALES
 from .training import CONTROLS, Map, Run, Task, controls, train, training_map
 
 __all__ = [

@@ -13,7 +13,9 @@ from .words import say
 
 SURE = 3.29                                 # standard deviations within which a normal number is in 99.9 % of cases
 TIES = 15                                   # expected near ties below which a mean that they carry says nothing
-QUANTITIES = ("jacobian", "entropy", "largest_weight", "grad_scores", "grad_query", "grad_key")
+# What is measured of each draw, beside the standard deviation of its scores; for each theory has a limit.
+LIMITED = ("jacobian", "entropy", "largest_weight", "grad_scores", "grad_query", "grad_key")
+QUANTITIES = ("score_std", *LIMITED)
 
 
 def claims(sweep: Any, lang: str) -> list[dict[str, Any]]:
@@ -44,7 +46,7 @@ def _saturated(sweep: Any, lang: str) -> Iterator[tuple[str, bool]]:
     n, c = sweep.n_keys, theory.tie_density(sweep.n_keys)
     large = [row for row in sweep.rows if theory.score_std(row.d_k, sweep.scale(row)) >= theory.SATURATED]
     told = [row for row in large if sweep.draws * c / theory.score_std(row.d_k, sweep.scale(row)) >= TIES]
-    for name in QUANTITIES if told else ():
+    for name in LIMITED if told else ():
         ratios, ok = [], []
         for row in told:
             scale = sweep.scale(row)

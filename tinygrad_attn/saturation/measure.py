@@ -43,17 +43,6 @@ D_K = (1, 4, 16, 64, 256, 1024, 4096)
 CHUNK = 1 << 18                             # numbers in the keys of the draws computed at a time: what a cache holds
 RESOLVED = 1e-9                             # norms from which vjp and complex step are compared as shares of the norm
 
-# What is measured of each draw, and what it is.
-QUANTITIES = {
-    "score_std": "standard deviation of a query's scores",
-    "entropy": "entropy of its weights, in nats",
-    "largest_weight": "its largest weight",
-    "jacobian": "Frobenius norm of the softmax's Jacobian",
-    "grad_scores": "norm of ∂L/∂scores",
-    "grad_query": "norm of ∂L/∂Q",
-    "grad_key": "norm of ∂L/∂K",
-}
-
 
 @dataclass(frozen=True)
 class Stat:
@@ -275,9 +264,9 @@ def sweep(d_k: Sequence[int] = D_K, *, scales: Sequence[str] = ("none", "sqrt", 
     scales = names("sweep", "scale", scales, SCALES)
     steps = {d: max(1, CHUNK // (n_keys * d)) for d in d_k}
     chunks = [(d, start, min(steps[d], draws - start)) for d in steps for start in range(0, draws, steps[d])]
-    drawn = _ahead(partial(_drawn, d, n_keys, count, [seed, d, start]) for d, start, count in chunks)
+    arrays = _ahead(partial(drawn, d, n_keys, count, [seed, d, start]) for d, start, count in chunks)
     found: dict[tuple[int, str], list[dict[str, np.ndarray]]] = {(d, scale): [] for d in steps for scale in scales}
-    for done, ((d, _, _), (q, k, v)) in enumerate(zip(chunks, drawn), start=1):
+    for done, ((d, _, _), (q, k, v)) in enumerate(zip(chunks, arrays), start=1):
         query, key = Tensor(q, requires_grad=True), Tensor(k, requires_grad=True)
         for scale in scales:
             found[d, scale].append(_measured(query, key, v, SCALES[scale](d)))
@@ -300,19 +289,24 @@ def _ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
             yield coming.result()
 
 
-def _drawn(d: int, n_keys: int, draws: int, seed: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drawn(d: int, n_keys: int, draws: int, seed: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Queries (draws, 1, d), keys (draws, n_keys, d), values (draws, n_keys, 1)."""
     rng = np.random.default_rng(seed)
     return (rng.standard_normal((draws, 1, d)), rng.standard_normal((draws, n_keys, d)),
             rng.standard_normal((draws, n_keys, 1)))
 
 
-def _measured(query: Tensor, key: Tensor, v: np.ndarray, scale: float) -> dict[str, np.ndarray]:
-    """One number a draw for each quantity, from one forward and one backward pass over all; and the scores."""
+def walked(query: Tensor, key: Tensor, v: np.ndarray, scale: float) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    """Scores and weights of all draws, and ∂L/∂scores, ∂L/∂Q and ∂L/∂K, from one forward and one backward pass."""
     output, weights = attention(query, key, v, scale=scale)
     assert weights.node is not None         # the scores are what the softmax was given
     scores = weights.node.inputs[0]
-    gradients = grad(output.sum(), [scores, query, key])    # a sum over draws: each has its own gradient in it
+    return scores, weights, grad(output.sum(), [scores, query, key])    # in a sum over draws each has its own gradient
+
+
+def _measured(query: Tensor, key: Tensor, v: np.ndarray, scale: float) -> dict[str, np.ndarray]:
+    """One number a draw for each quantity; and the scores."""
+    scores, weights, gradients = walked(query, key, v, scale)
     s, p = scores.numpy()[:, 0], weights.numpy()[:, 0]
     at_scores, at_query, at_key = (np.sqrt((g.numpy() ** 2).sum(axis=(1, 2))) for g in gradients)
     return {"scores": s, "score_std": s.std(axis=-1), "entropy": -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1),
@@ -380,7 +374,7 @@ def _query_witness(d: int, scale: float, n_keys: int, seed: int) -> float:
     """∂L/∂Q along a drawn direction, all the way through attention, by walk and by complex step, at a few draws: how
     far they are apart, as a share of what would arrive if the softmax let everything through."""
     draws = max(1, min(5, CHUNK // (n_keys * d)))
-    q, k, v = _drawn(d, n_keys, draws, [seed, d, 0])
+    q, k, v = drawn(d, n_keys, draws, [seed, d, 0])
     along = np.random.default_rng([seed, d]).standard_normal(q.shape)
     query = Tensor(q, requires_grad=True)
     walked = (grad(attention(query, k, v, scale=scale)[0].sum(), query).numpy() * along).sum(axis=(1, 2))

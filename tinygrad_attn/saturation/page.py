@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..attention import attention
-from ..engine import grad
 from ..graph.dot import write_whole
 from ..plots import INK, figure
 from ..tensor import Tensor
-from .measure import Sweep, jacobian_norms, sweep
+from .measure import Sweep, drawn, jacobian_norms, sweep, walked
 from .panels import COLOURS, PANELS, SYMBOLS, draw_panel
 from .theory import SCALES
 from .training import Map
@@ -56,8 +54,9 @@ def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None,
         raise FileNotFoundError(f"report: the folder {path.parent} does not exist")
     if path.is_dir():
         raise IsADirectoryError(f"report: {path} is a folder; give the name of a file")
-    if not isinstance(measured, (Sweep, type(None))) or not isinstance(trained, (Map, type(None))):
-        raise TypeError("report: measured= is a Sweep, and trained= a Map")
+    if not (isinstance(measured, (Sweep, type(None))) and isinstance(trained, (Map, type(None)))
+            and all(isinstance(found, Map) for found in controls.values())):
+        raise TypeError("report: measured= is a Sweep, trained= a Map, and controls= Maps by name")
     figure(1, 1, size=(1, 1))               # if matplotlib is missing, say so before the work
     measured = sweep(progress=progress) if measured is None else measured
     write_whole(path, _page(measured, trained, controls, lang).encode())
@@ -68,34 +67,27 @@ def one_draw(stops: tuple[int, ...] = STOPS, seed: int = 0) -> dict[str, Any]:
     """For each stop and scale: weights, |∂L/∂scores|, and the four numbers, of the draw described on the page."""
     scores = []
     for candidate in range(CANDIDATES):
-        q, k, _ = _vectors(max(stops), [seed, candidate])
+        q, k, _ = (array[0] for array in drawn(max(stops), N_KEYS, 1, [seed, candidate]))
         scores.append(np.cumsum(k * q, axis=1)[:, np.array(stops) - 1].T)               # (stops, keys)
     norms = np.array([jacobian_norms(at_stop) for at_stop in np.swapaxes(scores, 0, 1)])    # (stops, candidates)
     places = norms.argsort(axis=1).argsort(axis=1) / (CANDIDATES - 1)                       # 0 the least, 1 the largest
     best = int(np.argmin(np.abs(places - 0.5).max(axis=0)))
-    q, k, v = _vectors(max(stops), [seed, best])
-    found: dict[str, Any] = {"d_k": list(stops), "keys": N_KEYS}
+    q, k, v = drawn(max(stops), N_KEYS, 1, [seed, best])
+    found: dict[str, Any] = {"d_k": list(stops)}
     for scale in ("none", "sqrt"):
-        found[scale] = [_look(q[:, :d], k[:, :d], v, SCALES[scale](d)) for d in stops]
+        found[scale] = [_look(q[..., :d], k[..., :d], v, SCALES[scale](d)) for d in stops]
     return found
 
 
-def _vectors(d: int, seed: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((1, d)), rng.standard_normal((N_KEYS, d)), rng.standard_normal((N_KEYS, 1))
-
-
 def _look(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> dict[str, Any]:
-    query = Tensor(q, requires_grad=True)
-    output, weights = attention(query, k, v, scale=scale)
-    assert weights.node is not None
-    scores = weights.node.inputs[0]
-    at_scores, at_query = grad(output.sum(), [scores, query])
-    return {"weights": [float(f"{w:.4g}") for w in weights.numpy()[0]],
-            "gradient": [float(f"{abs(g):.3g}") for g in at_scores.numpy()[0]],
-            "numbers": [float(f"{x:.3g}") for x in (
-                scores.numpy().std(), weights.numpy().max(), jacobian_norms(scores.numpy())[0],
-                np.linalg.norm(at_query.numpy()))]}
+    """Of arrays with one draw in each."""
+    scores, weights, (at_scores, at_query, _) = walked(Tensor(q, requires_grad=True), Tensor(k, requires_grad=True), v,
+                                                       scale)
+    s, p = scores.numpy()[0], weights.numpy()[0]            # (1, keys)
+    numbers = (s.std(), p.max(), jacobian_norms(s)[0], np.linalg.norm(at_query.numpy()))
+    return {"weights": [float(f"{w:.4g}") for w in p[0]],
+            "gradient": [float(f"{abs(g):.3g}") for g in at_scores.numpy()[0, 0]],
+            "numbers": [float(f"{x:.3g}") for x in numbers]}
 
 
 def inline_svg(picture: Any, label: str) -> str:

@@ -163,9 +163,9 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
     seed = whole("train", "seed", seed, 0)
     for name, least in (("tokens", 2), ("keys", 2), ("width", 1), ("batch", 1), ("test", 1)):
         whole("train", f"task.{name}", getattr(task, name), least)
-    if not 0 < lr < math.inf or task.keys > task.tokens:
-        raise ValueError(f"train: lr={lr}, {task.keys} keys of {task.tokens} tokens; the rate is above 0, and at most "
-                         "all tokens are in a context")
+    if not isinstance(lr, (int, float, np.number)) or not 0 < lr < math.inf or task.keys > task.tokens:
+        raise ValueError(f"train: lr={lr!r}, {task.keys} keys of {task.tokens} tokens; the rate is above 0, and at "
+                         "most all tokens are in a context")
     rng = np.random.default_rng([seed, d_k])
     weights, test = task.start(rng, d_k), task.draw(rng, task.test)
     factor, update = SCALES[scale](d_k), OPTIMIZERS[optimizer](lr)
@@ -240,8 +240,7 @@ class Map:
             raise KeyError(f"the map has no runs with {optimizer}, d_k={d_k}, scale={scale}")
 
         def merit(rate: float) -> tuple[float, ...]:
-            shares, losses = ([at[-1] for at in column] for column in zip(*((r.accuracy,
-                                                                             r.loss) for r in by_rate[rate])))
+            shares, losses = zip(*((run.accuracy[-1], run.loss[-1]) for run in by_rate[rate]))
             return min(shares), median(shares), -median(x if math.isfinite(x) else math.inf for x in losses)
         best = max(by_rate, key=merit)
         runs = by_rate[best]
@@ -287,8 +286,8 @@ class Map:
         said only of 200 steps and three rates or more."""
         found: list[tuple[str, bool]] = []
         for optimizer in self.axis("optimizer"):
-            cells = {scale: [c for c in self.cells() if (c.optimizer, c.scale) == (optimizer,
-                                                                                   scale)] for scale in SCALES}
+            cells = {scale: [c for c in self.cells() if c.optimizer == optimizer and c.scale == scale]
+                     for scale in SCALES}
             runs = self.select(optimizer=optimizer)
             steps, rates = max(run.steps[-1] for run in runs), len({run.lr for run in runs})
             tell = partial(say, lang=lang, name=NAMES[optimizer])
