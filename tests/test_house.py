@@ -11,8 +11,8 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "plots": 0.5, "anomaly": 1.5, "derivatives": 3.4, "differences": 3.5, "comparison": 3.6, "suspects": 3.65,
-          "gradcheck": 3.7,
+          "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "derivatives": 3.4, "differences": 3.5,
+          "comparison": 3.6, "suspects": 3.65, "gradcheck": 3.7,
           "graph": 3.5, "graph.trace": 3.5, "graph.dot": 3.6,
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,

@@ -19,8 +19,10 @@ from .engine import Value, operand
 from .errors import ShapeError, broadcast_fault
 from .ops import at_least_single, expand_dims, matmul, softmax, stack
 from .ops import dropout as _dropout
+from .scope import scope
 
 
+@scope("attention")                         # a box in pictures, with a box for each step in it
 def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
               scale: Any = None, dropout: float = 0.0, rng: Any = None) -> tuple[Any, Any]:
     """softmax(Q Kᵀ / √D) V: (..., L, D), (..., S, D), (..., S, Dv) -> output (..., L, Dv), weights (..., L, S).
@@ -42,18 +44,16 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     """
     query, key, value = _arrays(query, key, value)
     _check_shapes(query, key, value)
-    (L, D), S = query.shape[-2:], key.shape[-2]
-    scale = 1 / math.sqrt(D) if scale is None else scale if isinstance(scale, Value) else float(scale)
-    scores = (at_least_single(query) * scale) @ at_least_single(key).mT     # (..., L, S); scaled while small
-    scores, keep = _masked(scores, mask)
-    if causal:
-        if L != S:
-            raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
-                             f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
-        keep = causal_mask(L, S) if keep is None else keep & causal_mask(L, S)
-    weights = softmax(scores, where=keep)
-    weights = weights.astype(np.float16) if query.dtype == key.dtype == np.float16 else weights
-    return _dropout(weights, dropout, rng=rng) @ value, weights
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale if isinstance(scale, Value) else float(scale)
+    with scope("scale"):
+        scaled = at_least_single(query) * scale             # (..., L, D); while the numbers are small
+    with scope("scores"):
+        scores, keep = _masked(scaled @ at_least_single(key).mT, mask, causal)      # (..., L, S)
+    with scope("softmax"):
+        weights = softmax(scores, where=keep)
+        weights = weights.astype(np.float16) if query.dtype == key.dtype == np.float16 else weights
+    with scope("weigh"):
+        return _dropout(weights, dropout, rng=rng) @ value, weights
 
 
 def _arrays(*inputs: Any) -> list[Any]:
@@ -68,15 +68,19 @@ def _check_shapes(query: Any, key: Any, value: Any) -> None:
         fault = f"widths {query.shape[-1]} and {key.shape[-1]} differ, but queries are compared with keys; project them"
     if not fault and key.shape[-2] != value.shape[-2]:
         fault = f"there are {key.shape[-2]} keys and {value.shape[-2]} values, but each key has one value"
-    fault = fault or broadcast_fault([(*x.shape[:-2], 1, 1) for x in (query, key, value)])
-    if fault:
+    if fault := fault or broadcast_fault([(*x.shape[:-2], 1, 1) for x in (query, key, value)]):
         raise ShapeError(f"attention: query {query.shape}, key {key.shape}, value {value.shape}: {fault}")
 
 
-def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
-    """The scores, with a float mask added, and which of them take part, from a boolean one."""
+def _masked(scores: Any, mask: Any, causal: bool) -> tuple[Any, Any]:
+    """The scores, with a float mask added, and which of them take part, from a boolean one and from `causal`."""
+    L, S = scores.shape[-2:]
+    if causal and L != S:
+        raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
+                         f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
+    past = causal_mask(L, S) if causal else None
     if mask is None:
-        return scores, None
+        return scores, past
     (mask,) = _arrays(mask)
     if mask.dtype.kind not in "bf":
         raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = "
@@ -87,9 +91,9 @@ def _masked(scores: Any, mask: Any) -> tuple[Any, Any]:
                          "If it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, "
                          "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
     if mask.dtype == bool:
-        return scores, operand(mask)
+        return scores, operand(mask) if past is None else operand(mask) & past
     with np.errstate(over="ignore"):        # too large a negative number for a short dtype is −∞, as intended
-        return scores + mask.astype(scores.dtype), None
+        return scores + mask.astype(scores.dtype), past
 
 
 def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:
@@ -121,6 +125,7 @@ def padding_mask(lengths: Any, S: int) -> np.ndarray:
     return np.arange(S) < lengths[:, None, None, None]
 
 
+@scope("multi_head_attention")
 def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_heads: int, mask: Any = None, *,
                          context: Any = None, causal: bool = False, scale: Any = None) -> Any:
     """Concat(head₁ … head_H) W_o, headₕ = attention(X W_qₕ, C W_kₕ, C W_vₕ): (..., L, E) -> (..., L, E).
@@ -138,12 +143,15 @@ def multi_head_attention(x: Any, w_q: Any, w_k: Any, w_v: Any, w_o: Any, num_hea
     """
     source = "x" if context is None else "context"
     x, context = _arrays(x, x if context is None else context)
-    query = _project("x", x, "w_q", w_q, num_heads)         # (..., L, E) -> (..., H, L, D)
-    key, value = _project(source, context, "w_k", w_k, num_heads), _project(source, context, "w_v", w_v, num_heads)
+    with scope("project"):                                  # (..., L, E) -> (..., H, L, D)
+        query = _project("x", x, "w_q", w_q, num_heads)
+        key = _project(source, context, "w_k", w_k, num_heads)
+        value = _project(source, context, "w_v", w_v, num_heads)
     output, _ = attention(query, key, value, mask, causal=causal, scale=scale)      # (..., H, L, D)
-    output = output.swapaxes(-3, -2)                                                # (..., L, H, D)
-    merged = output.reshape((*output.shape[:-2], output.shape[-2] * output.shape[-1]))     # (..., L, H·D)
-    return matmul(merged, w_o)                                                      # (..., L, E)
+    with scope("merge"):
+        output = output.swapaxes(-3, -2)                                            # (..., L, H, D)
+        output = output.reshape((*output.shape[:-2], output.shape[-2] * output.shape[-1]))     # (..., L, H·D)
+        return matmul(output, w_o)                                                  # (..., L, E)
 
 
 def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:
@@ -153,4 +161,4 @@ def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:
         raise ShapeError(f"multi_head_attention: {source} {x.shape}, {name} {np.shape(w)}, {num_heads} heads: {name} "
                          "must be (H, E, D), one (E, D) per head. For one (E, H·D), pass "
                          "w.reshape(E, H, D).swapaxes(0, 1)")
-    return matmul(expand_dims(x, axis=-3), w)
+    return matmul(x if x.ndim == 2 else expand_dims(x, axis=-3), w)

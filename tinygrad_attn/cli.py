@@ -25,7 +25,7 @@ from .attention import attention, multi_head_attention
 from .errors import GradcheckError
 from .gradcheck import gradcheck
 from .graph import draw
-from .graph.dot import write_whole
+from .files import write_whole
 from .tensor import Tensor
 
 # Worked example A: one query, three keys. Ten digits are given, so 1e-10 is all that can be asked of ours.

@@ -106,7 +106,8 @@ class Value:
     node: Node | None
 
 
-_next_tick = itertools.count().__next__
+next_tick = itertools.count().__next__
+current_scope: ContextVar[Any] = ContextVar("scope", default=None)      # for pictures: a name, a tick, the outer scope
 
 
 class Node:
@@ -117,14 +118,14 @@ class Node:
     counting frees a graph at once, without the garbage collector.
     """
 
-    __slots__ = ("args", "inputs", "line", "op", "out", "params", "tick")
+    __slots__ = ("args", "inputs", "line", "op", "out", "params", "scope", "tick")
 
     def __init__(self, op: Primitive, inputs: list[Value | None], args: list[Any], params: dict[str, Any]) -> None:
         self.op, self.inputs = op, inputs
         self.args, self.params = args, params
         self.out: Any = None
         self.line: str                      # of the user's program; set by a watcher, if there is one
-        self.tick = _next_tick()
+        self.tick, self.scope = next_tick(), current_scope.get()
 
 
 def result(data: Any, node: Node | None = None) -> Any:

@@ -80,15 +80,17 @@ def matmul(x, y):
         raise ShapeError(f"matmul: {np.shape(x)} @ {np.shape(y)}: {reason}") from None
 
 def _matmul_dx(g, out, x, y):
+    """G Yᵀ"""
     if y.ndim == 1:
         return g[..., None] * y             # each row of X met the same column
     return (g if x.ndim > 1 else g[..., None, :]) @ y.mT
 
 def _matmul_dy(g, out, x, y):
+    """Xᵀ G"""
     if x.ndim == 1:
         return x * g if y.ndim == 1 else x[:, None] * g[..., None, :]
     return x.mT @ g if y.ndim > 1 else (x.mT @ g[..., None])[..., 0]
-matmul.defvjp(_matmul_dx, _matmul_dy)       # dL/dX = G Yᵀ, dL/dY = Xᵀ G
+matmul.defvjp(_matmul_dx, _matmul_dy)
 
 # ------------------------------------------------------------------------------------- elementwise functions
 @primitive
@@ -225,8 +227,7 @@ def _keep(g, x, axis):
 def sum(x, *, axis=None, keepdims=False):
     """Σ x"""
     return _narrow(np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims), x)
-sum.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
-           np.broadcast_to(_keep(g, x, axis), x.shape))
+sum.defvjp(lambda g, out, x, *, axis=None, keepdims=False: np.broadcast_to(_keep(g, x, axis), x.shape))
 
 @primitive
 def mean(x, *, axis=None, keepdims=False):
@@ -293,8 +294,7 @@ def softmax(x, *, axis=-1, where=None):
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
     total = np.add.reduce(e, axis=axis, keepdims=True)      # at least exp(0) = 1, or 0 where nothing takes part
     return _narrow(e / np.maximum(total, 0.5), x)
-softmax.defvjp(lambda g, out, x, *, axis=-1, where=None:
-               out * (g - (g * out).sum(axis=axis, keepdims=True)))
+softmax.defvjp(lambda g, out, x, *, axis=-1, where=None: out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
 def _top(x, axis) -> np.ndarray:
     """The largest along `axis`, to be subtracted; finite also where all are −∞, or where there are none."""

@@ -161,11 +161,9 @@ class Tensor(Value):
     def broadcast_to(self, shape): return ops.broadcast_to(self, shape=shape)
     def squeeze(self, axis=None): return ops.squeeze(self, axis=axis)
     def expand_dims(self, axis): return ops.expand_dims(self, axis=axis)
+    def cumsum(self, axis=None): return ops.cumsum(self.reshape(-1) if axis is None else self, axis=axis or 0)
     def reshape(self, *shape): return ops.reshape(self, shape=_one_or_many(shape) if shape else ())
     def transpose(self, *axes): return ops.transpose(self, axes=_one_or_many(axes) if axes else None)
-
-    def cumsum(self, axis=None):
-        return ops.cumsum(self.reshape(-1), axis=0) if axis is None else ops.cumsum(self, axis=axis)
 
     def astype(self, dtype):
         """In another dtype; in one without fractions, which has no derivative, a constant."""

@@ -1,162 +1,161 @@
-"""DOT text of a traced graph, by the `graphviz` package, and pictures of it, where a `dot` program can be found."""
+"""DOT text of a traced graph, by the `graphviz` package. Its colours are for light paper; `render.py` adds the dark."""
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import sys
-import sysconfig
-import tempfile
-from pathlib import Path
-from typing import Any
+import html
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator
 
-from ..tensor import Tensor
-from .trace import Trace, Vertex, trace
+from .labels import Strengths, facts, words
+from .trace import Box, Edge, Trace, Vertex
 
-PICTURES = (".svg", ".png", ".pdf")
-TEXTS = (".dot", ".gv")
-
-_FONT = "Arial"
-_STYLE = {
-    "leaf": {"shape": "box", "style": "filled,rounded", "fillcolor": "#fde7c5", "color": "#b4690e"},
-    "constant": {"shape": "box", "style": "filled", "fillcolor": "#eeeeee", "color": "#8a8a8a"},
-    "op": {"shape": "ellipse", "style": "filled", "fillcolor": "#dbe9fb", "color": "#2f6fb7"},
+FONT = "Arial"
+INK, SOFT = "#1c2733", "#5a6775"
+# fill and line, for light and dark paper
+COLOURS = {
+    "leaf": (("#fdeccb", "#b9770e"), ("#4a3714", "#d9a441")),
+    "constant": (("#f1f3f5", "#a3acb6"), ("#262c33", "#66717d")),
+    "op": (("#e4eefb", "#3f7cc4"), ("#1d3552", "#5b9be6")),
+    "box": (("#ece6fa", "#7d5fc7"), ("#332a52", "#a48be8")),
+    "rest": (("#ffffff", "#a3acb6"), ("#14181d", "#66717d")),
 }
+# By level of gradient: of vertices the fill, of edges the line
+SHADES = (("#ffffff", "#fffbf5", "#fff4e6", "#ffecd4", "#ffe2be", "#ffd7a5", "#ffcb8b", "#ffbe70"),
+          ("#14181d", "#211d19", "#33271c", "#46321f", "#5a3d21", "#6e4823", "#835325", "#985e26"))
+LINES = (("#b4bcc5", "#c0ae9b", "#c4a27d", "#c79560", "#c98846", "#c97b2f", "#c66d1b", "#c05f08"),
+         ("#4b555f", "#5b534c", "#73614f", "#8b6f52", "#a47d54", "#bd8b56", "#d69957", "#f0a858"))
+CAPTION = 48                                # characters a line
+CLASS = "tinygrad"                          # a prefix: the classes of a picture in a notebook are those of the page
+SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "plaintext"}
 
 
-def draw(*tensors: Tensor) -> Graph:
-    """The computation graph of `tensors`: ops as ellipses, leaves as rounded and constants as plain boxes, each
-    with its shape and its name, if it was given one.
+def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: bool = True) -> str:
+    """DOT text, the same for the same computation in every run. What users wrote in a name is shown as they wrote it and
+    is never syntax: ids are the trace's own."""
+    import graphviz
 
-    >>> x = Tensor([1.0, 2.0], requires_grad=True, name="x")
-    >>> picture = draw((x * x).sum())
-    >>> print(picture)
-    sum ()
-      multiply (2,)
-        x (2,)
-        x (2,)
-    """
-    return Graph(trace(*tensors))
-
-
-class Graph:
-    """A drawn graph: `.source` is its DOT text, `.save(path)` writes a picture; a notebook shows it by itself."""
-
-    def __init__(self, traced: Trace) -> None:
-        self.trace = traced
-
-    @property
-    def source(self) -> str:
-        """DOT text, the same for the same computation in every run."""
-        import graphviz
-
-        dot = graphviz.Digraph(graph_attr={"bgcolor": "white", "rankdir": "TB", "nodesep": "0.3", "ranksep": "0.35"},
-                               node_attr={"fontname": _FONT, "fontsize": "12", "fontcolor": "#1c1c1c", "height": "0.4"},
-                               edge_attr={"color": "#555555", "arrowsize": "0.7"})
-        for vertex in self.trace.vertices:
-            style = dict(_STYLE[vertex.kind], penwidth="2.5" if vertex.id in self.trace.outputs else "1")
-            dot.node(vertex.id, label=_label(graphviz, vertex), **style)
-        for edge in self.trace.edges:
-            dot.edge(edge.source, edge.target)
-        return str(dot.source)
-
-    def render(self, format: str = "svg") -> bytes:
-        """The picture as bytes. A RuntimeError says what to install if no `dot` program is found."""
-        import graphviz
-
-        binary = find_dot()
-        if binary is None:
-            raise RuntimeError("no `dot` program was found to draw with: python3 -m pip install graphviz-pure brings "
-                               "one (the extra [graph]), as does Graphviz itself. The DOT text, .source, needs none")
-        dot_command = graphviz.backend.dot_command
-        before, dot_command.DOT_BINARY = dot_command.DOT_BINARY, Path(binary)
-        try:
-            picture = bytes(graphviz.Source(self.source).pipe(format=format, quiet=True))
-        finally:
-            dot_command.DOT_BINARY = before
-        if not picture:
-            raise RuntimeError(f"{binary} drew nothing")
-        return picture
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write DOT text (.dot, .gv) or a picture (.svg, .png, .pdf); the suffix decides. The file is written whole
-        or not at all."""
-        target = Path(path)
-        if target.suffix not in TEXTS + PICTURES:
-            raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of "
-                             f"{', '.join(TEXTS + PICTURES)}")
-        content = self.source.encode() if target.suffix in TEXTS else self.render(target.suffix[1:])
-        write_whole(target, content)
-        return target
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        bundle = {"text/plain": str(self)}
-        try:
-            bundle["image/svg+xml"] = self.render("svg").decode()
-        except Exception as error:          # a notebook must show something whatever is missing
-            bundle["text/plain"] += f"\n({type(error).__name__}: {error})"
-        return bundle
-
-    def __str__(self) -> str:
-        """An indented outline, from the outputs down to what they were made of; a part shown before is `…`. Deeper
-        than 40 the indentation stays, so that the text grows with the graph and no faster."""
-        vertices = {vertex.id: vertex for vertex in self.trace.vertices}
-        sources: dict[str, list[str]] = {}
-        for edge in self.trace.edges:
-            sources.setdefault(edge.target, []).append(edge.source)
-        lines: list[str] = []
-        shown: set[str] = set()
-        pending = [(output, 0) for output in reversed(self.trace.outputs)]
-        while pending:
-            vertex_id, depth = pending.pop()
-            again = vertex_id in shown and vertex_id in sources
-            lines.append("  " * min(depth, 40) + " ".join(_words(vertices[vertex_id])) + (" …" if again else ""))
-            if not again:
-                pending += [(source, depth + 1) for source in reversed(sources.get(vertex_id, []))]
-            shown.add(vertex_id)
-        return "\n".join(lines)
+    strengths = Strengths(traced) if grads else None
+    captions = [strengths.caption() if strengths else "", traced.note]
+    caption = "\n".join(line for text in captions for line in textwrap.wrap(text, CAPTION))
+    digraph = graphviz.Digraph(
+        graph_attr={"bgcolor": "white", "rankdir": "TB", "nodesep": "0.25", "ranksep": "0.35", "fontname": FONT,
+                    "fontsize": "10", "fontcolor": SOFT, "pad": "0.2", "labelloc": "b",
+                    **({"label": _padded(_plain(caption))} if caption else {})},
+        node_attr={"fontname": FONT, "fontsize": "12", "fontcolor": INK, "height": "0.3", "margin": "0.1,0.06"},
+        edge_attr={"fontname": FONT, "fontsize": "9", "fontcolor": SOFT, "color": "#7b8794", "arrowsize": "0.6"})
+    sinks = {vertex.id for vertex in traced.vertices} - {edge.source for edge in traced.edges}
+    rules: dict[str, dict[str, None]] = {}
+    for edge in traced.edges:
+        rules.setdefault(edge.target, {})[edge.rule] = None
+    for item in _nested(traced):
+        if isinstance(item, Vertex):
+            look = _node(item, strengths, values, shapes and bool(item.shape) and item.id in sinks)
+            look |= {"penwidth": "2.2"} if item.id in traced.outputs else {}
+            digraph.node(item.id, **look, tooltip=_tooltip(item, rules.get(item.id, {})))
+        elif isinstance(item, Box):
+            digraph.body.append(
+                f'\tsubgraph "cluster_{item.id}" {{\n\tgraph [label="{_padded(_quoted(item.name))}" labeljust=l labelloc=t '
+                f'style="rounded,filled" color="#cfd8e1" fillcolor="#f6f8fa" margin=10 class="{CLASS}-cluster"]\n')
+        else:
+            digraph.body.append("\t}\n")
+    for edge in traced.edges:
+        digraph.edge(edge.source, edge.target, **_edge(edge, strengths, shapes))
+    return str(digraph.source)
 
 
-def _words(vertex: Vertex) -> list[str]:
-    """What to say of a vertex: its name and op or value, the parameters, the shape."""
-    title = " = ".join(filter(None, [vertex.name, vertex.label]))
-    params = ", ".join(f"{key}={text}" for key, text in vertex.params)
-    shape = "" if vertex.kind == "constant" and vertex.label else str(vertex.shape)
-    return [word for word in (title, params, shape) if word]
+def _nested(traced: Trace) -> Iterator[Vertex | Box | None]:
+    """The vertices, each in its box: a Box opens one, and None closes the innermost."""
+    inside: dict[str | None, list[Vertex | Box]] = {None: []}
+    for box in traced.boxes:
+        inside[box.id] = []
+        inside[box.outer].append(box)
+    for vertex in traced.vertices:
+        inside[vertex.box].append(vertex)
+    open_ = [iter(inside[None])]
+    while open_:
+        item = next(open_[-1], None)
+        if item is None:
+            open_.pop()
+            if open_:
+                yield None
+        elif isinstance(item, Box) and [v.label for v in inside[item.id] if isinstance(v, Vertex)] == [item.name]:
+            yield from inside[item.id]      # a box named softmax around the op softmax alone says nothing
+        elif isinstance(item, Box):
+            yield item
+            open_.append(iter(inside[item.id]))
+        else:
+            yield item
 
 
-def _label(graphviz: Any, vertex: Vertex) -> Any:
-    """Words as lines; whatever users write in a name is shown as they wrote it, and is never DOT syntax."""
-    def shown(word: str) -> str:
-        printable = "".join(c if c.isprintable() or c == "\n" else "�" for c in word)
-        return str(graphviz.escape(printable.replace("&", "&amp;"))).replace("\n", r"\n")
-    return graphviz.nohtml(r"\n".join(map(shown, _words(vertex))))
+def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shape: bool) -> dict[str, str]:
+    """Its attributes. The shape stands on the edges, and on a vertex only if no edge leaves it."""
+    lines = words(vertex, shape or vertex.kind == "box") or [str(vertex.shape)]
+    lines += facts(vertex, values, strengths is not None)
+    level = strengths.level(vertex) if strengths else None
+    (fill, line), _ = COLOURS[vertex.kind]
+    style, classes = ["filled"], [f"{CLASS}-{vertex.kind}"]
+    style += ["rounded"] if vertex.kind in ("op", "box") else []
+    if level is not None:
+        fill = SHADES[0][level]
+        style += [] if level else ["dashed"]
+        classes.append(f"{CLASS}-shade{level}")
+    small = vertex.kind == "constant" and vertex.label
+    size = 10 if small else 12
+    return {"label": _label(lines), "shape": SHAPES[vertex.kind], "style": ",".join(style), "fillcolor": fill,
+            "color": line, "class": " ".join(classes), "width": f"{_width(lines, size):.2f}",
+            **({"peripheries": "2"} if vertex.kind == "box" else {}),
+            **({"fontsize": "10", "height": "0.2", "margin": "0.06,0.03"} if small else {})}
 
 
-def find_dot() -> str | None:
-    """A `dot` program: Graphviz's own on PATH, else the one of the `graphviz-pure` wheel, also where its folder of
-    scripts is not on PATH, as in a virtual environment that was not activated."""
-    folders = [Path(sys.executable).parent, *(Path(sysconfig.get_path("scripts", scheme)) for scheme in
-                                              (sysconfig.get_default_scheme(), f"{os.name}_user")
-                                              if scheme in sysconfig.get_scheme_names())]
-    return (shutil.which("dot") or shutil.which("graphviz-pure")
-            or shutil.which("graphviz-pure", path=os.pathsep.join(map(str, folders))))
+def _edge(edge: Edge, strengths: Strengths | None, shapes: bool) -> dict[str, str]:
+    level = strengths.level(edge) if strengths else None
+    look = {"tooltip": _plain(edge.rule or f"argument {edge.argument}")}
+    if shapes and edge.shape:
+        look["label"] = f"\u00a0\u00a0{edge.shape}\u00a0"
+    if strengths:
+        look |= {"color": LINES[0][level or 0], "class": f"{CLASS}-line{level or 0}",
+                 "penwidth": f"{0.5 + 0.7 * (level or 0):.1f}"}
+    return look | ({"style": "dashed"} if level == 0 else {})
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader finds the old one or the new one, and never a part."""
-    path = Path(os.path.realpath(path))     # through a link, to what it names
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def _tooltip(vertex: Vertex, rules: Iterable[str]) -> str:
+    """What the op computes, and how it sends a gradient back."""
+    first = ": ".join(filter(None, [vertex.label, vertex.formula])) or vertex.name or vertex.kind
+    return _plain("\n".join([first, *filter(None, rules)]))
+
+
+def _plain(text: str) -> str:
+    """For an attribute: no escape of DOT and no entity is meant."""
+    import graphviz
+    return str(graphviz.nohtml(graphviz.escape(_printable(text).replace("&", "&amp;")).replace("\n", r"\n")))
+
+
+def _quoted(text: str) -> str:
+    """The same, for a place between quotes that we write ourselves."""
+    return _printable(text).replace("&", "&amp;").replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+def _label(lines: list[str]) -> str:
+    """Graphviz's markup of several lines, the first as it is and the others smaller; spaces are kept."""
+    first, *others = (html.escape(part, quote=False).replace("  ", "&#160;&#160;") or "&#160;"
+                      for line in lines for part in _printable(line).split("\n"))
+    small = (f'<BR/><FONT POINT-SIZE="10">{line}</FONT>' for line in others)
+    return f"<{first}{''.join(small)}>"
+
+
+def _width(lines: list[str], size: int) -> float:
+    """Inches that the lines take in a wide font: who looks at the picture may have another than who drew it."""
+    def ems(line: str) -> float:
+        return sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.64 for c in line)
+    first, *others = (part for line in lines for part in line.split("\n"))
+    return (max([ems(first) * size, *(ems(line) * 10 for line in others)]) + 8) / 72
+
+
+def _padded(text: str) -> str:
+    """Each line of a label with room for a wider font, by spaces at both ends."""
+    return r"\n".join(("\u00a0" * (len(line) // 8)).join(["", line, ""]) for line in text.split(r"\n"))

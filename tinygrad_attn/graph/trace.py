@@ -6,29 +6,39 @@ trace, in every run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from ..engine import Node, Value, freed, topological_order
-from ..errors import GraphFreedError
+from .. import ops
+from ..anomaly import Watcher
+from ..engine import Node, Primitive, Value, backpropagate, enable_grad, freed, topological_order
+from ..errors import GraphError, GraphFreedError, ShapeError
 from ..tensor import Tensor
+from .formulas import formula, rule
 
-Kind = Literal["leaf", "constant", "op"]
+Kind = Literal["leaf", "constant", "op", "box", "rest"]
 
 
 @dataclass(frozen=True)
 class Vertex:
-    """A leaf, a constant (a Tensor that needs no gradient, an array or a number) or the result of an op."""
+    """A leaf, a constant (a Tensor that needs no gradient, an array or a number) or the result of an op; where not all
+    is shown, a folded box, or the rest of the graph. Its arrays are not copied."""
 
     id: str
     kind: Kind
-    label: str                              # the op's name; a number's value
+    label: str                              # the op's name, a number's value, the name of a box
     name: str | None                        # what the user called the tensor
     shape: tuple[int, ...]
     dtype: str
     params: tuple[tuple[str, str], ...] = ()
+    box: str | None = None                  # the innermost box that it stands in
+    formula: str = ""                       # what the op computes; of a folded box, what goes in and comes out
+    value: Any = field(default=None, repr=False, compare=False)
+    grad: Any = field(default=None, repr=False, compare=False)      # complete, if gradients were asked for
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,19 @@ class Edge:
     source: str
     target: str
     argument: int
+    shape: tuple[int, ...]
+    rule: str = ""                          # how the op makes a gradient for this argument
+    grad: Any = field(default=None, repr=False, compare=False)      # what this use sends back
+    total: Any = field(default=None, repr=False, compare=False)     # what the source has got by then
+
+
+@dataclass(frozen=True)
+class Box:
+    """A named part, from one time that a `scope` was entered."""
+
+    id: str
+    name: str
+    outer: str | None
 
 
 @dataclass(frozen=True)
@@ -45,25 +68,40 @@ class Trace:
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
+    boxes: tuple[Box, ...] = ()             # an outer one before those inside it
+    has_grads: bool = False
+    note: str = ""                          # what is not shown
 
 
-def trace(*tensors: Tensor) -> Trace:
+def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
     """The graph that `tensors` were computed by, each shared part once, each use as one edge.
 
+    `names` and `grads` are those of `draw`.
+
     >>> x = Tensor(3.0, requires_grad=True, name="x")
-    >>> for edge in trace(x + x).edges:
-    ...     print(edge)
-    Edge(source='n0', target='n1', argument=0)
-    Edge(source='n0', target='n1', argument=1)
+    >>> for edge in trace(x + x, grads=True).edges:
+    ...     print(edge.source, edge.target, edge.argument, edge.rule, edge.grad, edge.total)
+    n0 n1 0 dL/dx = g 1.0 1.0
+    n0 n1 1 dL/dy = g 1.0 2.0
     """
     if not tensors:
         raise TypeError("graph: give one Tensor or more")
     for t in tensors:
         if not isinstance(t, Tensor):
             raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors")
+    nodes = topological_order(*tensors)[::-1]
+    for node in nodes:
+        if node.out is None:
+            raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward(), or with grads=True instead of "
+                                  "backward(): that walks back by itself and frees nothing")
+    given = _names(names, nodes, tensors)
+    ledger = _Ledger()
+    if grads is not False:
+        ledger.walk(tensors, grads)
     vertices: list[Vertex] = []
     edges: list[Edge] = []
     ids: dict[Node | Value, str] = {}
+    boxes: dict[int, Box] = {}
 
     def add(key: Node | Value | None, vertex: Vertex) -> str:
         vertices.append(vertex)
@@ -74,43 +112,121 @@ def trace(*tensors: Tensor) -> Trace:
     def new_id() -> str:
         return f"n{len(vertices)}"
 
-    def source_of(x: Value | None, array: Any) -> str:
-        """The vertex of an argument: of the op or leaf it came from, or a new one."""
+    def source_of(x: Value | None, array: Any, box: str | None) -> str:
+        """The vertex of an argument: of the op or leaf it came from, or a new one. A plain number stands with its
+        op; tensors and arrays come from outside."""
         key = x if x is None else x.node or x
         if key in ids:
             return ids[key]
         kind: Kind = "leaf" if x is not None and x._requires_grad else "constant"
-        label = _number(array) if kind == "constant" else ""
-        name = str(x.name) if x is not None and x.name else None
-        return add(key, Vertex(new_id(), kind, label, name, np.shape(array), str(np.asarray(array).dtype)))
+        label = number(array) if kind == "constant" and not np.ndim(array) else ""
+        return add(key, Vertex(new_id(), kind, label, None if key is None else given.get(key), np.shape(array),
+                               str(np.asarray(array).dtype), box=None if np.ndim(array) or x is not None else box,
+                               value=array, grad=ledger.found.get(key)))
 
-    nodes, names = _nodes_and_names(tensors)
     for node in nodes:
-        sources = [source_of(x, array) for x, array in zip(node.inputs, node.args)]
-        target = add(node, Vertex(new_id(), "op", node.op.name, names.get(node), node.out.shape, str(node.out.dtype),
-                                  _params(node.params)))
-        edges += [Edge(source, target, i) for i, source in enumerate(sources)]
-    outputs = tuple(source_of(t, t.data) for t in tensors)
-    return Trace(tuple(vertices), tuple(edges), outputs)
+        box = _box(node.scope, boxes)
+        sources = [source_of(x, array, box) for x, array in zip(node.inputs, node.args)]
+        target = add(node, Vertex(new_id(), "op", node.op.name, given.get(node), node.out.shape, str(node.out.dtype),
+                                  _params(node.op, node.params), box, formula(node.op), node.out,
+                                  ledger.given.get(node)))
+        edges += [Edge(source, target, i, np.shape(node.args[i]), rule(node.op, i), *ledger.sent.get((node, i), ()))
+                  for i, source in enumerate(sources)]
+    outputs = tuple(dict.fromkeys(source_of(t, t.data, None) for t in tensors))
+    return Trace(tuple(vertices), tuple(edges), outputs, tuple(boxes.values()), grads is not False)
 
 
-def _nodes_and_names(tensors: tuple[Tensor, ...]) -> tuple[list[Node], dict[Node, str]]:
-    """All nodes, oldest first, and the names that users gave to their results."""
-    nodes = topological_order(*tensors)[::-1]
-    for node in nodes:
-        if node.out is None:
-            raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward()")
-    results = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
-    return nodes, {x.node: str(x.name) for x in results if x.node and x.name}
+class _Ledger(Watcher):
+    """It keeps every gradient of a walk, which the walk itself lets go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[Node, Any] = {}                        # of the results, complete
+        self.sent: dict[tuple[Node, int], tuple[Any, Any]] = {}     # of each use, and the sum with those before it
+        self.found: dict[Any, Any] = {}                         # of the leaves
+
+    def sent_back(self, node: Node, i: int, g: Any, share: Any, total: Any) -> None:
+        self.given[node] = g
+        self.sent[node, i] = share, total
+
+    def walk(self, tensors: Sequence[Tensor], gradient: Any) -> None:
+        """Walk back from the sum of all elements of `tensors`, or from one with dL/d tensor = gradient."""
+        tracked = [t for t in tensors if t.requires_grad]
+        if not tracked:
+            raise GraphError("graph: no gradient can flow from here, so grads= has nothing to show. Was a leaf made "
+                             "without requires_grad=True, or the value computed under no_grad()?")
+        with enable_grad(), self, np.errstate(all="ignore"):
+            if gradient is not True:
+                if len(tensors) > 1 or np.shape(gradient) != tensors[0].shape:
+                    raise ShapeError(f"graph: grads= has shape {np.shape(gradient)}; it is True, or dL/d tensor for "
+                                     f"one tensor, in its shape, here {', '.join(str(t.shape) for t in tensors)}")
+                tracked = [tensors[0] * gradient]
+            total = ops.sum(tracked[0])
+            for t in tracked[1:]:
+                total = total + ops.sum(t)
+            self.found = backpropagate(total, np.ones((), total.dtype)[()], topological_order(total))
 
 
-def _number(x: Any) -> str:
-    """A single number, in as few digits as a picture can take; nothing for an array."""
+# What IPython itself puts among the variables: results of earlier cells.
+_IPYTHON = re.compile(r"_+|_\d+|_o?i?h|_i+|_i\d+|Out|In")
+
+
+def _names(names: Any, nodes: list[Node], tensors: Sequence[Tensor]) -> dict[Node | Value, str]:
+    """What each leaf or result is called: by `names`, or else by itself."""
+    values = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
+    called: dict[Node | Value, str] = {}
+    for name, x in _named(names):
+        called.setdefault(x.node or x, name)
+    for x in values:
+        if x.name:
+            called.setdefault(x.node or x, str(x.name))
+    return called
+
+
+def _named(names: Any) -> Iterator[tuple[str, Value]]:
+    """The tensors in a dict, by name, also those in lists and dicts in it; the parameters of modules, by their path.
+    All else in it is ignored, so that it may be `locals()`."""
+    if names is None:
+        return
+    if hasattr(names, "named_parameters"):
+        yield from names.named_parameters()
+        return
+    if not isinstance(names, Mapping):
+        raise TypeError(f"graph: names= is a dict of Tensors by name, locals() for instance, or a module, and not a "
+                        f"{type(names).__name__}")
+    for name, x in list(names.items()):
+        if _IPYTHON.fullmatch(str(name)):
+            continue
+        if isinstance(x, Value):
+            yield str(name), x
+        elif isinstance(x, (list, tuple)):
+            yield from ((f"{name}[{i}]", item) for i, item in enumerate(x) if isinstance(item, Value))
+        elif isinstance(x, dict):
+            yield from ((f"{name}[{key!r}]", item) for key, item in x.items() if isinstance(item, Value))
+        elif hasattr(x, "named_parameters") and not isinstance(x, type):
+            yield from ((f"{name}.{path}", parameter) for path, parameter in x.named_parameters())
+
+
+def _box(scope: Any, boxes: dict[int, Box]) -> str | None:
+    """The id of the box of a scope; it and those around it are made if need be, from the outermost in."""
+    new = []
+    while scope and scope[1] not in boxes:
+        new.append(scope)
+        scope = scope[2]
+    inner = boxes[scope[1]].id if scope else None
+    for name, tick, _ in reversed(new):
+        boxes[tick] = Box(f"b{len(boxes)}", name, inner)
+        inner = boxes[tick].id
+    return inner
+
+
+def number(x: Any) -> str:
+    """A single number, in as few digits as a picture can take."""
     value = np.asarray(x)[()]
-    return "" if np.ndim(x) else f"{value:.4g}" if value.dtype.kind in "fc" else str(value)
+    return f"{value:.4g}" if value.dtype.kind in "fc" else str(value)
 
 
-def _params(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _params(op: Primitive, params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """The parameters that say something, as text."""
     def text(v: Any) -> str:
         if isinstance(v, np.ndarray):
@@ -123,4 +239,6 @@ def _params(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
         if isinstance(v, (tuple, list)):
             return f"({', '.join(map(text, v))})"
         return "…" if v is Ellipsis else v if isinstance(v, str) else repr(v.item() if isinstance(v, np.generic) else v)
-    return tuple((key, text(v)) for key, v in params.items() if v is not None and v is not False)
+    usual = {key: text(v) for key, v in (op.forward.__kwdefaults__ or {}).items()}
+    shown = ((key, text(v)) for key, v in params.items() if v is not None and v is not False)
+    return tuple((key, said) for key, said in shown if usual.get(key) != said)

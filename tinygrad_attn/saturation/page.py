@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.dot import write_whole
+from ..files import write_whole
 from ..plots import INK, figure
 from ..tensor import Tensor
 from .measure import Sweep, drawn, jacobian_norms, sweep, walked

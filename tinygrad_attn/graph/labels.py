@@ -1,0 +1,84 @@
+"""What the renderers say alike: arrays and gradients in few words, and how strong a gradient is, on one scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .trace import Trace, Vertex, number
+
+LEVELS = 7                                  # of the scale: 0 is no gradient at all, 7 the strongest in the picture
+DECADES = 6                                 # that the scale spans
+MOST = 5                                    # rows and columns of an array that is written out
+
+
+def norm(array: Any) -> float:
+    """The root of the sum of squares, also where the squares would overflow or underflow."""
+    values = np.abs(np.asarray(array, float)).ravel()
+    largest = values.max(initial=0.0)
+    if not largest or not math.isfinite(largest):
+        return float(largest)
+    return float(largest * np.sqrt(np.sum(np.square(values / largest))))
+
+
+class Strengths:
+    """The scale of a picture, by its strongest gradient: each level is a factor of ten."""
+
+    def __init__(self, traced: Trace) -> None:
+        self.norms = {id(x): norm(x.grad) for x in (*traced.vertices, *traced.edges) if x.grad is not None}
+        self.strongest = max((n for n in self.norms.values() if math.isfinite(n)), default=0.0)
+
+    def level(self, x: Any) -> int | None:
+        """Of a vertex or an edge: None if no gradient comes there, 0 if it is exactly zero, else 1 to LEVELS."""
+        if id(x) not in self.norms:
+            return None
+        n = self.norms[id(x)]
+        if not math.isfinite(n):
+            return LEVELS
+        if not n:
+            return 0
+        below = math.log10(self.strongest / n) if n < self.strongest else 0.0
+        return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
+
+    def caption(self) -> str:
+        """What the levels mean, in the numbers of this picture."""
+        if not self.strongest:
+            return "every gradient is 0"
+        return (f"width and shade: norm of the gradient, on a log scale from {self.strongest:.2g} (strongest) down to "
+                f"{self.strongest / 10 ** DECADES:.0e} and less; dashed: exactly 0")
+
+
+def written(array: Any) -> list[str]:
+    """A number, a small array row by row, or the range of a large one."""
+    array = np.asarray(array)
+    if not array.ndim:
+        return [number(array)]
+    if not array.size:
+        return ["empty"]
+    rows = array.reshape(-1, array.shape[-1])
+    if array.ndim <= 2 and rows.shape[0] <= MOST and rows.shape[1] <= MOST:
+        return ["  ".join(f"{x:.3g}" if array.dtype.kind in "fc" else str(x) for x in row) for row in rows]
+    return [f"{number(array.min())} … {number(array.max())}"]
+
+
+def words(vertex: Vertex, shapes: bool = True) -> list[str]:
+    """What to say of a vertex: its name and op or value, the parameters, the shape."""
+    if vertex.kind in ("box", "rest"):
+        title = f"[{vertex.label}]" if vertex.kind == "box" else vertex.label
+        return [f"{vertex.name} = {title}" if vertex.name else title, *([vertex.formula] if shapes else [])]
+    title = " = ".join(filter(None, [vertex.name, vertex.label]))
+    params = ", ".join(f"{key}={text}" for key, text in vertex.params)
+    shape = str(vertex.shape) if shapes and not (vertex.kind == "constant" and vertex.label) else ""
+    return [word for word in (title, params, shape) if word]
+
+
+def facts(vertex: Vertex, values: bool, grads: bool) -> Iterator[str]:
+    """The lines about value and gradient."""
+    if values and vertex.value is not None and not (vertex.kind == "constant" and vertex.label):
+        first, *others = written(vertex.value)
+        yield from ([f"= {first}"] if not others else [first, *others])
+    if grads and vertex.grad is not None:
+        yield (f"grad {number(vertex.grad)}" if not np.ndim(vertex.grad) else f"‖grad‖ {norm(vertex.grad):.2g}")

@@ -1,0 +1,3 @@
+"""x"""
+def page(*a, **k): return ""
+def framed(p): return p
