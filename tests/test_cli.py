@@ -141,7 +141,7 @@ def test_a_wrong_rule_is_told_in_the_report_and_the_json_stays_json(monkeypatch,
 
 def test_without_a_dot_program_the_text_is_written_and_it_says_what_to_install(monkeypatch, sweep, tmp_path, capsys):
     at_once(monkeypatch, sweep)
-    monkeypatch.setattr(graph.dot, "find_dot", lambda: None)
+    monkeypatch.setattr(graph.render, "find_dot", lambda: None)
     assert cli.main(["--out", str(tmp_path)]) == 0
     assert "no picture: " in (out := capsys.readouterr().out)
     assert "pip install graphviz-pure" in out

@@ -141,7 +141,7 @@ def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path, name, error):
 
 
 def test_without_a_dot_program_the_text_is_there_and_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(graph.dot, "find_dot", lambda: None)
+    monkeypatch.setattr(graph.render, "find_dot", lambda: None)
     picture = graph.draw(example())
     assert picture.save(tmp_path / "x.dot").exists()
     with pytest.raises(RuntimeError, match=r"pip install graphviz-pure"):
@@ -181,7 +181,7 @@ def test_a_program_that_fails_or_draws_nothing_is_an_error_and_leaves_nothing(tm
         fake = tmp_path / "fake"
         fake.write_text(f"#!/bin/sh\n{script}\n")
         fake.chmod(0o755)
-        monkeypatch.setattr(graph.dot, "find_dot", lambda fake=fake: str(fake))
+        monkeypatch.setattr(graph.render, "find_dot", lambda fake=fake: str(fake))
         with pytest.raises(error):
             graph.draw(example()).save(tmp_path / "x.svg")
         assert os.listdir(tmp_path) == ["fake"]

@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__, saturation
+from . import __version__, draw_command, saturation
 from .attention import attention, multi_head_attention
 from .errors import GradcheckError
+from .examples import W_K, W_Q, W_V, X, self_attention_of_three_words
+from .files import write_whole
 from .gradcheck import gradcheck
 from .graph import draw
-from .files import write_whole
 from .tensor import Tensor
 
 # Worked example A: one query, three keys. Ten digits are given, so 1e-10 is all that can be asked of ours.
@@ -38,10 +39,6 @@ EXPECTED_A = {
 }
 
 # Worked example B: self-attention of three words.
-X = [[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 2.0], [1.0, 1.0, 1.0, 1.0]]
-W_Q = [[0.1, 0.2, 0.0, 0.0], [0.0, 0.1, 0.3, 0.0], [0.1, 0.0, 0.0, 0.2], [0.0, 0.0, 0.2, 0.3]]
-W_K = [[0.2, 0.0, 0.1, 0.0], [0.0, 0.1, 0.0, 0.3], [0.1, 0.0, 0.2, 0.0], [0.0, 0.2, 0.0, 0.1]]
-W_V = [[0.0, 0.1, 0.0, 0.2], [0.2, 0.0, 0.2, 0.0], [0.0, 0.3, 0.1, 0.0], [0.1, 0.0, 0.0, 0.3]]
 EXPECTED_B = {
     "Q Kᵀ": [[0.06, 0.28, 0.20], [0.30, 0.60, 0.60], [0.21, 0.58, 0.50]],
     "weights": [[0.3135989436, 0.3500636237, 0.3363374327],
@@ -88,19 +85,6 @@ def example_a() -> list[dict[str, Any]]:
                 "weights": attention(query, keys, keys)[1],
                 "weights without / √2": attention(query, keys, keys, scale=1.0)[1]}
     return [compared(name, computed[name], EXPECTED_A[name], 1e-10) for name in EXPECTED_A]
-
-
-def self_attention_of_three_words() -> dict[str, Tensor]:
-    """Example B with everything named, so that its graph can be read."""
-    x = Tensor(X, name="X")
-    query, key, value = (x @ Tensor(w, requires_grad=True, name=name)
-                         for w, name in ((W_Q, "W_q"), (W_K, "W_k"), (W_V, "W_v")))
-    output, weights = attention(query, key, value, scale=Tensor(1 / math.sqrt(key.shape[-1]), name="1/√d_k"))
-    assert weights.node is not None
-    for tensor, name in ((query, "Q"), (key, "K"), (value, "V"), (weights.node.inputs[0], "scores"),
-                         (weights, "weights"), (output, "output")):
-        tensor.name = name
-    return {"Q Kᵀ": query @ key.mT, "weights": weights, "output": output}
 
 
 def gradient_checks() -> list[dict[str, Any]]:
@@ -151,8 +135,9 @@ def run(out: Path, progress: Callable[[int, int], None] | None) -> dict[str, Any
     """The whole job as one JSON-ready object; the graph is written to `out`."""
     example = self_attention_of_three_words()
     sweep = saturation.sweep(**MEASURED, progress=progress)
-    picture = draw(example["output"])
+    picture = draw(example["output"], grads=True)
     graph: dict[str, Any] = {"dot": str(picture.save(out / "attention.dot")), "svg": None,
+                             "html": str(picture.save(out / "attention.html")),
                              "vertices": len(picture.trace.vertices), "edges": len(picture.trace.edges)}
     try:
         graph["svg"] = str(picture.save(out / "attention.svg"))
@@ -225,8 +210,9 @@ def as_text(report: dict[str, Any]) -> str:
     lines += [f"  {e['claim']}  {_mark(e)}" for e in measured["claims"]]
     graph = report["graph"]
     lines += ["", f"THE GRAPH OF THE THREE WORDS: {graph['vertices']} vertices, {graph['edges']} edges",
-              "  ellipses are ops, orange boxes need a gradient, grey boxes are constants"]
-    lines += [f"  written: {graph[key]}" for key in ("dot", "svg") if graph[key]]
+              "  The wider an edge, the larger the gradient that comes back along it, on a log",
+              "  scale. The page, .html, steps through the backward pass, op by op."]
+    lines += [f"  written: {graph[key]}" for key in ("dot", "svg", "html") if graph[key]]
     lines += [f"  no picture: {graph['svg_missing']}"] if "svg_missing" in graph else []
     lines += ["", f"OFF: {', '.join(report['off'])}" if report["off"] else "Every number is as expected."]
     return "\n".join(lines)
@@ -317,7 +303,7 @@ def parser() -> argparse.ArgumentParser:
         "vanishing gradient of unscaled scores, and a computation graph. Each number is computed now and checked; the "
         "exit code is 1 if one is off.")
     p.add_argument("--out", type=Path, default=None, metavar="DIR",
-                   help="where attention.dot and attention.svg go; made if missing (default: out)")
+                   help="where attention.dot, .svg and .html go; made if missing (default: out)")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     p.add_argument("--version", action="version", version=__version__)
     p.set_defaults(job=main_job)
@@ -343,6 +329,7 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--json", action="store_true", default=argparse.SUPPRESS,
                      help="print one JSON object instead of tables")
     lab.set_defaults(job=laboratory)
+    draw_command.add_parser(commands)
     return p
 
 
@@ -359,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{p.prog}: --out: plots need matplotlib: pip install 'tinygrad_attn[plot]'", file=sys.stderr)
         return 2
     try:
-        if args.out:
+        if args.out and args.job is not draw_command.run:       # of which it is a file, and not a folder
             args.out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         p.error(f"--out {args.out}: that is a file, and must be a folder")

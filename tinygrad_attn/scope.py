@@ -17,7 +17,7 @@ class scope(ModeChange):
     ...     y = x * x
     >>> print(graph.draw(y + 1.0, collapse=0))
     add ()
-      [square] () -> ()
+      [square] () → ()
         x ()
       1
     """

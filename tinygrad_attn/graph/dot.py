@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from .labels import Strengths, facts, words
@@ -31,8 +32,8 @@ SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "
 
 
 def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: bool = True) -> str:
-    """DOT text, the same for the same computation in every run. What users wrote in a name is shown as they wrote it and
-    is never syntax: ids are the trace's own."""
+    """DOT text, the same for the same computation in every run. What users wrote in a name is shown as they wrote it,
+    and is never syntax: ids are the trace's own."""
     import graphviz
 
     strengths = Strengths(traced) if grads else None
@@ -40,8 +41,9 @@ def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: boo
     caption = "\n".join(line for text in captions for line in textwrap.wrap(text, CAPTION))
     digraph = graphviz.Digraph(
         graph_attr={"bgcolor": "white", "rankdir": "TB", "nodesep": "0.25", "ranksep": "0.35", "fontname": FONT,
-                    "fontsize": "10", "fontcolor": SOFT, "pad": "0.2", "labelloc": "b",
-                    **({"label": _padded(_plain(caption))} if caption else {})},
+                    "fontsize": "10", "fontcolor": SOFT, "pad": "0.2", "labelloc": "b", "ordering": "in",
+                    **({"label": _padded(_plain(caption))} if caption else {}),
+                    **({"nslimit": "1", "nslimit1": "1", "splines": "line"} if _crowded(traced) else {})},
         node_attr={"fontname": FONT, "fontsize": "12", "fontcolor": INK, "height": "0.3", "margin": "0.1,0.06"},
         edge_attr={"fontname": FONT, "fontsize": "9", "fontcolor": SOFT, "color": "#7b8794", "arrowsize": "0.6"})
     sinks = {vertex.id for vertex in traced.vertices} - {edge.source for edge in traced.edges}
@@ -55,8 +57,9 @@ def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: boo
             digraph.node(item.id, **look, tooltip=_tooltip(item, rules.get(item.id, {})))
         elif isinstance(item, Box):
             digraph.body.append(
-                f'\tsubgraph "cluster_{item.id}" {{\n\tgraph [label="{_padded(_quoted(item.name))}" labeljust=l labelloc=t '
-                f'style="rounded,filled" color="#cfd8e1" fillcolor="#f6f8fa" margin=10 class="{CLASS}-cluster"]\n')
+                f'\tsubgraph "cluster_{item.id}" {{\n\tgraph [label="{_titled(item.name)}" labeljust=l '
+                f'labelloc=t style="rounded,filled" color="#cfd8e1" fillcolor="#f6f8fa" margin=10 '
+                f'class="{CLASS}-cluster"]\n')
         else:
             digraph.body.append("\t}\n")
     for edge in traced.edges:
@@ -66,26 +69,35 @@ def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: boo
 
 def _nested(traced: Trace) -> Iterator[Vertex | Box | None]:
     """The vertices, each in its box: a Box opens one, and None closes the innermost."""
+    boxes = {box.id: box for box in traced.boxes}
     inside: dict[str | None, list[Vertex | Box]] = {None: []}
-    for box in traced.boxes:
-        inside[box.id] = []
-        inside[box.outer].append(box)
     for vertex in traced.vertices:
-        inside[vertex.box].append(vertex)
+        item: Vertex | Box = vertex
+        while (outer := item.outer if isinstance(item, Box) else item.box) not in inside:     # the first in its box
+            inside[outer], item = [item], boxes[str(outer)]
+        inside[outer].append(item)
     open_ = [iter(inside[None])]
     while open_:
-        item = next(open_[-1], None)
-        if item is None:
+        part = next(open_[-1], None)
+        if part is None:
             open_.pop()
             if open_:
                 yield None
-        elif isinstance(item, Box) and [v.label for v in inside[item.id] if isinstance(v, Vertex)] == [item.name]:
-            yield from inside[item.id]      # a box named softmax around the op softmax alone says nothing
-        elif isinstance(item, Box):
-            yield item
-            open_.append(iter(inside[item.id]))
+        elif isinstance(part, Box) and [v.label for v in inside[part.id] if isinstance(v, Vertex)] == [part.name]:
+            yield from inside[part.id]      # a box named softmax around the op softmax alone says nothing
         else:
-            yield item
+            yield part
+            if isinstance(part, Box):
+                open_.append(iter(inside[part.id]))
+
+
+def _crowded(traced: Trace) -> bool:
+    """Would Graphviz take minutes for beauty? It does if very many edges pass very many ranks."""
+    uses = Counter(edge.source for edge in traced.edges)
+    rank: Counter[str] = Counter()
+    for edge in traced.edges:
+        rank[edge.target] = max(rank[edge.target], rank[edge.source] + 1)
+    return sum(rank[edge.target] - rank[edge.source] for edge in traced.edges if uses[edge.source] > 1) > 2000
 
 
 def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shape: bool) -> dict[str, str]:
@@ -154,6 +166,11 @@ def _width(lines: list[str], size: int) -> float:
         return sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.64 for c in line)
     first, *others = (part for line in lines for part in line.split("\n"))
     return (max([ems(first) * size, *(ems(line) * 10 for line in others)]) + 8) / 72
+
+
+def _titled(name: str) -> str:
+    """A name for the left end of a box's top, and room beside it, for edges to come in by."""
+    return _quoted(name) + "\u00a0" * min(2 * len(name), 24) + r"\l"
 
 
 def _padded(text: str) -> str:

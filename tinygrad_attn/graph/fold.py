@@ -102,9 +102,9 @@ def _later(a: Edge, b: Edge) -> Any:
     return a.total if a.total is not None else b.total
 
 
-def fit(traced: Trace, max_nodes: int | None) -> Trace:
-    """The graph in at most `max_nodes` vertices: boxes are folded, the innermost first; if that is not enough, the oldest
-    vertices are left out. `note` says so."""
+def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None shows all") -> Trace:
+    """The graph in at most `max_nodes` vertices: boxes are folded, the innermost first; if that is not enough, the
+    oldest vertices are left out. `note` says so."""
     if max_nodes is None or len(traced.vertices) <= max_nodes:
         return traced
     if max_nodes < 2:
@@ -115,7 +115,7 @@ def fit(traced: Trace, max_nodes: int | None) -> Trace:
         folded = fold(traced, max(fitting - 1, 0))
         if fitting:
             return replace(folded, note=f"{n:,} nodes; boxes are folded to show them in {len(folded.vertices):,} "
-                                        "(max_nodes=None shows all)")
+                                        f"({remedy})")
         traced = folded
     newest = traced.vertices[-(max_nodes - 1):]
     kept = {v.id for v in newest} | {"rest"}
@@ -129,7 +129,7 @@ def fit(traced: Trace, max_nodes: int | None) -> Trace:
     boxes = _around({v.box for v in newest}, traced.boxes)
     return replace(traced, vertices=(rest, *newest), edges=tuple(edges.values()), boxes=boxes,
                    outputs=tuple(dict.fromkeys(v if v in kept else "rest" for v in traced.outputs)),
-                   note=f"{n:,} nodes, of which the newest {len(newest):,} are shown (max_nodes=None shows all)")
+                   note=f"{n:,} nodes, of which the newest {len(newest):,} are shown ({remedy})")
 
 
 def _depth(boxes: Collection[Box]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .trace import Trace, Vertex, number
+from .trace import Edge, Trace, Vertex, number
 
 LEVELS = 7                                  # of the scale: 0 is no gradient at all, 7 the strongest in the picture
 DECADES = 6                                 # that the scale spans
@@ -28,14 +28,16 @@ class Strengths:
     """The scale of a picture, by its strongest gradient: each level is a factor of ten."""
 
     def __init__(self, traced: Trace) -> None:
-        self.norms = {id(x): norm(x.grad) for x in (*traced.vertices, *traced.edges) if x.grad is not None}
+        parts: list[Vertex | Edge] = [*traced.vertices, *traced.edges]
+        self.norms = {id(x): norm(x.grad) for x in parts if x.grad is not None}
         self.strongest = max((n for n in self.norms.values() if math.isfinite(n)), default=0.0)
 
-    def level(self, x: Any) -> int | None:
+    def level(self, x: Vertex | Edge) -> int | None:
         """Of a vertex or an edge: None if no gradient comes there, 0 if it is exactly zero, else 1 to LEVELS."""
-        if id(x) not in self.norms:
-            return None
-        n = self.norms[id(x)]
+        return self.of(self.norms[id(x)]) if id(x) in self.norms else None
+
+    def of(self, n: float) -> int:
+        """The level of a norm."""
         if not math.isfinite(n):
             return LEVELS
         if not n:
@@ -67,8 +69,7 @@ def written(array: Any) -> list[str]:
 def words(vertex: Vertex, shapes: bool = True) -> list[str]:
     """What to say of a vertex: its name and op or value, the parameters, the shape."""
     if vertex.kind in ("box", "rest"):
-        title = f"[{vertex.label}]" if vertex.kind == "box" else vertex.label
-        return [f"{vertex.name} = {title}" if vertex.name else title, *([vertex.formula] if shapes else [])]
+        return [" = ".join(filter(None, [vertex.name, vertex.label])), *([vertex.formula] if shapes else [])]
     title = " = ".join(filter(None, [vertex.name, vertex.label]))
     params = ", ".join(f"{key}={text}" for key, text in vertex.params)
     shape = str(vertex.shape) if shapes and not (vertex.kind == "constant" and vertex.label) else ""

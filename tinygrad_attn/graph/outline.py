@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .labels import facts, words
 from .trace import Trace
 
@@ -19,6 +21,7 @@ def outline(traced: Trace, *, values: bool = False, grads: bool = False, shapes:
     while pending:
         vertex_id, depth = pending.pop()
         vertex, again = vertices[vertex_id], vertex_id in shown and vertex_id in sources
+        vertex = replace(vertex, label=f"[{vertex.label}]") if vertex.kind == "box" else vertex
         said = [*words(vertex, shapes), *(() if again else facts(vertex, values, grads))]
         lines.append("  " * min(depth, 40) + " ".join(" ".join(said).split()) + (" …" if again else ""))
         if not again:

@@ -1,3 +1,91 @@
-"""x"""
-def page(*a, **k): return ""
-def framed(p): return p
+"""The backward pass as a film: one self-contained page, with the graph, its values and its gradients inside.
+
+The page lays the graph out itself, so that boxes can be folded and unfolded in it; `dagre.min.js`, a library, does
+that. What is ours is `page.js`, which draws, steps and explains, over the data made here.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import string
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .labels import DECADES, Strengths, norm
+from .trace import Edge, Trace, Vertex
+from .words import LANGUAGES, say
+
+LARGEST = 12                                # rows and columns of an array that are shown
+MANY = 150                                  # vertices, beyond which less of each is shown
+
+
+def page(traced: Trace, folded: Collection[str] = (), *, lang: str = "en", shapes: bool = True) -> str:
+    """The page, with the boxes in `folded` closed to begin with."""
+    words, folder = say(lang), Path(__file__).parent
+    data = json.dumps({**film(traced), "folded": sorted(folded), "shapes": shapes, "words": words},
+                      separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js",
+                                                                            "dagre.min.js")}
+    shown = {key: html.escape(text) for key, text in words.items()}
+    return string.Template(parts["page.html"]).substitute(
+        shown, language=LANGUAGES[lang], style=parts["page.css"], library=parts["dagre.min.js"],
+        script=parts["page.js"], data=data.replace("<", r"\u003c"), note=html.escape(traced.note))
+
+
+def framed(document: str) -> str:
+    """A page inside another: a frame that can run it and reach nothing else."""
+    return (f'<iframe srcdoc="{html.escape(document)}" sandbox="allow-scripts" title="computation graph" '
+            'style="width: 100%; height: 46rem; border: 0"></iframe>')
+
+
+def film(traced: Trace) -> dict[str, Any]:
+    """What there is to see, ready for JSON: the steps are the ops that send gradients, in the order of the walk."""
+    strengths = Strengths(traced)
+    most = LARGEST if len(traced.vertices) <= MANY else LARGEST // 3
+    uses: dict[str, int] = {}
+    for edge in traced.edges:
+        uses[edge.source] = uses.get(edge.source, 0) + (edge.grad is not None)
+    sending = {edge.target for edge in traced.edges if edge.grad is not None}
+
+    def of_vertex(v: Vertex) -> dict[str, Any]:
+        return {"id": v.id, "kind": v.kind, "label": v.label, "name": v.name, "shape": str(v.shape), "box": v.box,
+                "params": [f"{key}={text}" for key, text in v.params], "formula": v.formula,
+                "value": sight(v.value, most), "grad": sight(v.grad, most), "level": strengths.level(v),
+                "scalar": not v.shape}
+
+    def of_edge(e: Edge) -> dict[str, Any]:
+        several = uses[e.source] > 1
+        return {"source": e.source, "target": e.target, "argument": e.argument, "rule": e.rule,
+                "shape": str(e.shape) if e.shape else "", "grad": sight(e.grad, most), "level": strengths.level(e),
+                "total": sight(e.total, most) if several else None,
+                "sum": strengths.of(norm(e.total)) if several and e.total is not None else strengths.level(e)}
+
+    return {"vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
+            "boxes": [{"id": box.id, "name": box.name, "outer": box.outer} for box in traced.boxes],
+            "outputs": traced.outputs, "steps": [v.id for v in reversed(traced.vertices) if v.id in sending],
+            "strongest": f"{strengths.strongest:.2g}", "weakest": f"{strengths.strongest / 10 ** DECADES:.0e}"}
+
+
+def sight(array: Any, most: int) -> dict[str, Any] | None:
+    """As much of an array as a page can show: rows of numbers, and what they are part of."""
+    if array is None:
+        return None
+    whole = np.asarray(array)
+    matrix = whole.reshape(1, -1) if whole.ndim < 2 else whole.reshape(-1, *whole.shape[-2:])[:1].reshape(
+        -1, whole.shape[-1])
+    rows = [[_number(x) for x in row] for row in matrix[:most, :most].tolist()]
+    cut = matrix.shape[0] > most or matrix.shape[1] > most
+    return {"rows": rows, "shape": str(whole.shape), "norm": f"{norm(whole):.3g}",
+            "part": "slice" if whole.size > matrix.size else "cut" if cut else ""}
+
+
+def _number(x: Any) -> Any:
+    """Seven digits are enough to look at; JSON has no NaN."""
+    if isinstance(x, float):
+        return float(f"{x:.7g}") if math.isfinite(x) else str(x)
+    return x if isinstance(x, (bool, int)) else str(x)

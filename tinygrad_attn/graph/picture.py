@@ -2,89 +2,100 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
 from ..tensor import Tensor
-from . import page
 from .dot import dot
 from .fold import fit, fold
 from .outline import outline
+from .page import framed, page
 from .render import MISSING, find_dot, render
 from .trace import Box, Trace, trace
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
+PAGE = 1000                                 # nodes that a page can lay out in seconds
+Collapse = int | str | Collection[str] | None
 
 
 def draw(*tensors: Tensor, names: Any = None, values: bool = False, grads: Any = False, shapes: bool = True,
-         collapse: int | str | Collection[str] | None = None, max_nodes: int | None = 500) -> Graph:
+         collapse: Collapse = None, max_nodes: int | None = 500) -> Graph:
     """The computation graph of `tensors`: leaves and constants as boxes, ops as rounded ones, shapes on the edges.
 
-    `names`: a dict of tensors by name (`locals()` gives your own variables), also lists and dicts of them, or a module,
-    for the paths of its parameters; without it a tensor has the `name` it was made with. `values` writes out what is
-    small. `grads=True` walks back from the sum of all elements and shows each gradient as the width of the edge that
-    it takes and the shade of the vertex, on a log scale; instead of True it may be dL/d tensor, in its shape. Nobody's
-    `.grad` is touched, and nothing freed, so that it may be drawn in any order. `collapse` folds boxes (made by `scope`,
-    `attention` and modules): a number leaves that many levels open, a name, or several, folds those. A graph of more
-    than `max_nodes` is folded, and if that is not enough, its oldest part left out; `.note` says so.
+    `names` is a dict of tensors by name (`locals()` gives your own variables), also of lists and dicts of them, or a
+    module, for the paths of its parameters; what it does not name has the `name` it was made with. `values` writes out
+    what is small. `grads=True` walks back from the sum of all elements and shows each gradient as the width of the
+    edge that it takes and the shade of the vertex, on a log scale; instead of True it may be dL/d tensor, in its shape.
+    Nobody's `.grad` is touched and nothing is freed, so it may be drawn in any order.
 
-    A freed graph is a GraphFreedError. A graph shows what the chain rule walks through: without one, it stays a story.
+    `collapse` folds the boxes that `scope`, `attention` and modules make: a number leaves that many levels open, a
+    name, or several, folds those. A graph of more than `max_nodes` is folded, and if that is not enough, its oldest
+    part is left out; `.note` says so. A freed graph is a GraphFreedError, and what is no Tensor a TypeError.
+
+    Why: the chain rule walks along these edges; who has seen it do so once needs no formula for it.
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> print(draw(x * x + 1.0, values=True, grads=True))
     add () = 10 grad 1
       multiply () = 9 grad 1
         x () = 3 grad 6
-        x ()
+        x () = 3 grad 6
       1
     """
-    return Graph(trace(*tensors, names=names, grads=grads), tensors=tensors, names=names, values=values, shapes=shapes,
-                 collapse=collapse, max_nodes=max_nodes)
+    look = Look(values, shapes, collapse, max_nodes)
+    return Graph(trace(*tensors, names=names, grads=grads), look, tensors, names)
 
 
 def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a", "b"), **options: Any) -> Graph:
     """Two graphs side by side, their gradients on one scale; `options` are those of `draw`.
 
-    They are Graphs, or Tensors, which are drawn with `grads=True` if the options do not say otherwise. A gradient that
-    vanishes in one of them is seen beside the other, where it does not.
+    They are Graphs, or Tensors, which are drawn with `grads=True` if the options do not say otherwise. Why: a gradient
+    that vanishes is seen best beside one that does not.
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> print(compare(x * x, x * 1e-3, titles=("square", "small"), shapes=False))
     multiply grad 1
       x grad 6
-      x
+      x grad 6
     multiply grad 1
       x grad 0.001
       0.001
     """
     options = {"grads": True, **options}
-    graphs = [x if isinstance(x, Graph) else draw(x, **options) for x in (a, b)]
-    if len({graph.trace.has_grads for graph in graphs}) > 1:
+    one, two = (x if isinstance(x, Graph) else draw(x, **options) for x in (a, b))
+    if one.trace.has_grads != two.trace.has_grads:
         raise ValueError("graph.compare: one graph was drawn with grads=, the other without; draw both alike")
-    parts = [_inside_box(graph.trace, title, prefix) for graph, title, prefix in zip(graphs, titles, ("a", "b"))]
-    both = Trace(*((*getattr(parts[0], part), *getattr(parts[1], part)) for part in ("vertices", "edges", "outputs",
-                                                                                     "boxes")),
-                 has_grads=graphs[0].trace.has_grads)
-    look = dict(graphs[0].look)
-    if isinstance(look["collapse"], int):
-        look["collapse"] += 1               # the two are boxes themselves
-    look |= {key: options[key] for key in look if key in options and key != "collapse"}
-    return Graph(both, **look)
+    left, right = _as_box(one.trace, titles[0], "a"), _as_box(two.trace, titles[1], "b")
+    both = Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
+                 left.boxes + right.boxes, left.has_grads)
+    collapse = one.look.collapse
+    return Graph(both, replace(one.look, collapse=collapse + 1 if isinstance(collapse, int) else collapse))
 
 
-def _inside_box(traced: Trace, title: str, prefix: str) -> Trace:
-    """The same graph as one box, with ids of its own."""
+def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
+    """The same graph in one box, with ids of its own."""
     def own(name: str | None) -> str:
         return f"{prefix}{name}" if name else f"{prefix}b"
     return Trace(tuple(replace(v, id=own(v.id), box=own(v.box)) for v in traced.vertices),
                  tuple(replace(e, source=own(e.source), target=own(e.target)) for e in traced.edges),
                  tuple(map(own, traced.outputs)),
                  (Box(own(None), title, None), *(Box(own(b.id), b.name, own(b.outer)) for b in traced.boxes)),
-                 traced.has_grads, traced.note)
+                 traced.has_grads)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a graph is shown."""
+
+    values: bool = False
+    shapes: bool = True
+    collapse: Collapse = None
+    max_nodes: int | None = None
 
 
 class Graph:
@@ -94,13 +105,11 @@ class Graph:
     `.note` says what is left out.
     """
 
-    def __init__(self, traced: Trace, *, tensors: tuple[Tensor, ...] = (), names: Any = None, values: bool = False,
-                 shapes: bool = True, collapse: int | str | Collection[str] | None = None,
-                 max_nodes: int | None = None) -> None:
-        self.trace = traced
-        self.shown = fit(fold(traced, collapse), max_nodes)
-        self.look = {"values": values, "shapes": shapes, "collapse": collapse, "max_nodes": max_nodes}
-        self._again = tensors, names
+    def __init__(self, traced: Trace, look: Look | None = None, tensors: tuple[Tensor, ...] = (),
+                 names: Any = None) -> None:
+        self.trace, self.look = traced, look or Look()
+        self.shown = fit(fold(traced, self.look.collapse), self.look.max_nodes)
+        self._drawn_from = tensors, names
 
     @property
     def note(self) -> str:
@@ -110,69 +119,67 @@ class Graph:
     @property
     def source(self) -> str:
         """DOT text, the same for the same computation in every run."""
-        return dot(self.shown, values=self.look["values"], grads=self.trace.has_grads, shapes=self.look["shapes"])
+        return dot(self.shown, values=self.look.values, grads=self.trace.has_grads, shapes=self.look.shapes)
 
     def render(self, format: str = "svg") -> bytes:
         """The picture as bytes. A RuntimeError says what to install if no `dot` program is found."""
         return render(self.source, format)
 
     def page(self, lang: str = "en") -> str:
-        """The backward pass as a film: one page that needs no network, to be stepped through op by op.
+        """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program.
 
-        It needs gradients. If they were not drawn, the walk is made now, so the graph must not be freed by then.
+        If no gradients were drawn, the walk back is made now; the graph must not be freed by then. `lang` is "en" or
+        "pt", Brazilian Portuguese.
         """
-        traced = self.trace
-        tensors, names = self._again
+        traced, (tensors, names) = self.trace, self._drawn_from
         if not traced.has_grads and any(t.requires_grad for t in tensors):
             traced = trace(*tensors, names=names, grads=True)
-        limit = self.look["max_nodes"]
-        whole = fit(traced, limit)
-        folded = {box.id for box in whole.boxes} - {box.id for box in fold(whole, self.look["collapse"]).boxes}
-        return page.page(whole, folded, lang=lang, shapes=self.look["shapes"])
+        most = self.look.max_nodes
+        whole = (fit(traced, most) if most is not None and most <= PAGE else
+                 fit(traced, PAGE, f"a page lays out no more than {PAGE:,}"))
+        open_ = {box.id for box in fold(whole, self.look.collapse).boxes} if not whole.note else None
+        closed = [box.id for box in whole.boxes if open_ is not None and box.id not in open_]
+        return page(whole, closed, lang=lang, shapes=self.look.shapes)
 
     def save(self, path: str | os.PathLike[str], *, lang: str = "en") -> Path:
-        """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html, in `lang`,
-        "en" or "pt"); the suffix decides. The file is written whole or not at all."""
+        """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html, in `lang`);
+        the suffix decides. The file is written whole or not at all."""
         target = Path(path)
         kind = target.suffix.lower()
         if kind not in TEXTS + PICTURES + PAGES:
             raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of "
                              f"{', '.join(TEXTS + PICTURES + PAGES)}")
         if target.is_dir():
-            raise IsADirectoryError(f"graph: {path} is a folder; give the name of a file")
+            raise IsADirectoryError(errno.EISDIR, "that is a folder; give the name of a file", str(path))
         if not target.absolute().parent.is_dir():
-            raise FileNotFoundError(f"graph: cannot save {str(path)!r}; there is no folder {str(target.parent)!r}")
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
         content = (self.source.encode() if kind in TEXTS else self.page(lang).encode() if kind in PAGES else
                    self.render(kind[1:]))
         write_whole(target, content)
         return target
 
     def _repr_svg_(self) -> str | None:
-        """SVG for a notebook, or nothing, where none can be made."""
-        try:
-            return self.render("svg").decode()
-        except Exception:                   # a notebook must show something whatever is missing
-            return None
+        """SVG, or nothing where none can be made."""
+        return self._repr_mimebundle_().get("image/svg+xml")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """For a notebook: SVG; where there is no program to draw it the page, in a frame; always text."""
+        """For a notebook, which must show something whatever is missing: SVG, or the page in a frame where there is no
+        program to draw with; always text."""
+        bundle = {"text/plain": repr(self)}
         try:
-            bundle = {"text/plain": str(self)}
-        except Exception as error:
-            return {"text/plain": f"a graph ({type(error).__name__}: {error})"}
-        try:
+            bundle["text/plain"] = str(self)
             if find_dot():
                 bundle["image/svg+xml"] = self.render("svg").decode()
             else:
-                bundle["text/html"] = page.framed(self.page())
+                bundle["text/html"] = framed(self.page())
                 bundle["text/plain"] += f"\n({MISSING})"
-        except Exception as error:          # a notebook must show something whatever is missing
+        except Exception as error:
             bundle["text/plain"] += f"\n({type(error).__name__}: {error})"
         return bundle
 
     def __str__(self) -> str:
         """An indented outline, from the outputs down to what they were made of; a part shown before is `…`."""
-        return outline(self.shown, values=self.look["values"], grads=self.trace.has_grads, shapes=self.look["shapes"])
+        return outline(self.shown, values=self.look.values, grads=self.trace.has_grads, shapes=self.look.shapes)
 
     def __repr__(self) -> str:
         ops = sum(vertex.kind == "op" for vertex in self.trace.vertices)

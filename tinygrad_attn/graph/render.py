@@ -1,4 +1,4 @@
-"""Pictures from DOT text: where a `dot` program is found, how it is run, and what an SVG needs to be at home on a page."""
+"""Pictures from DOT text: where a `dot` program is found, how it is run, what an SVG needs to be at home on a page."""
 
 from __future__ import annotations
 

@@ -239,6 +239,9 @@ def _params(op: Primitive, params: dict[str, Any]) -> tuple[tuple[str, str], ...
         if isinstance(v, (tuple, list)):
             return f"({', '.join(map(text, v))})"
         return "…" if v is Ellipsis else v if isinstance(v, str) else repr(v.item() if isinstance(v, np.generic) else v)
+    def index(v: Any) -> str:
+        return f"[{', '.join(map(text, v)) if isinstance(v, tuple) else text(v)}]"
     usual = {key: text(v) for key, v in (op.forward.__kwdefaults__ or {}).items()}
-    shown = ((key, text(v)) for key, v in params.items() if v is not None and v is not False)
+    shown = ((key, index(v) if key == "index" else text(v)) for key, v in params.items()
+             if v is not None and v is not False)
     return tuple((key, said) for key, said in shown if usual.get(key) != said)

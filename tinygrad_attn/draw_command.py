@@ -1,0 +1,119 @@
+"""The command `graph`: an example, or what a function of yours returns, as a picture, a page, or an outline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+import webbrowser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .examples import EXAMPLES
+from .graph import Graph, draw
+from .graph.page import film
+from .graph.words import LANGUAGES
+from .tensor import Tensor
+
+
+class UsersError(Exception):
+    """Code of the user's failed; its traceback is printed."""
+
+
+def add_parser(commands: Any) -> None:
+    about = "; ".join(f"{name}: {(make.__doc__ or '').partition(chr(10))[0].rstrip('.')}"
+                      for name, make in EXAMPLES.items())
+    p = commands.add_parser(
+        "graph", help="draw a computation graph, or step through its backward pass",
+        description="Draw a computation graph. Without --out, an outline is printed.",
+        epilog=f"The examples are {about}. A function takes no arguments and returns a Tensor, several, a dict of "
+               "them by name, or a Graph.")
+    p.add_argument("what", nargs="?", default="attention", metavar="EXAMPLE | MODULE:FUNCTION",
+                   help=f"one of {', '.join(EXAMPLES)}, or a function of yours (default: %(default)s)")
+    p.add_argument("--out", type=Path, default=argparse.SUPPRESS, metavar="FILE",
+                   help="write it: .svg, .png, .pdf, .dot, or .html, the backward pass to step through")
+    p.add_argument("--grads", action="store_true", help="show gradients: as width and shade, and as numbers")
+    p.add_argument("--values", action="store_true", help="write out what is small")
+    p.add_argument("--collapse", metavar="N | NAME", help="open N levels of boxes, or fold the boxes of that name")
+    p.add_argument("--max-nodes", type=int, default=500, metavar="N",
+                   help="fold, or cut, what is larger; 0 for no limit (default: %(default)s)")
+    p.add_argument("--lang", choices=list(LANGUAGES), default="en", help="language of the page (default: %(default)s)")
+    p.add_argument("--open", action="store_true", help="open what was written, or else the page, in the browser")
+    p.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the graph as one JSON object")
+    p.set_defaults(job=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw it; return the exit code."""
+    try:
+        graph = drawn(args)
+    except UsersError:
+        return 1
+    out = args.out or (Path(tempfile.mkdtemp(prefix="tinygrad_attn-")) / "graph.html" if args.open else None)
+    try:
+        written = graph.save(out, lang=args.lang) if out else None
+    except (RuntimeError, subprocess.SubprocessError) as error:     # no `dot` program, or one that fails
+        raise ValueError(str(error)) from error
+    if args.json:
+        print(json.dumps({**film(graph.shown), "note": graph.note, "written": str(written) if written else None},
+                         indent=2, ensure_ascii=False))
+    elif written:
+        print(f"written: {written}" + (f"\n{graph.note}" if graph.note else ""))
+    else:
+        print(graph)
+    if args.open and written and not webbrowser.open(written.resolve().as_uri()):
+        print(f"no browser was found to open {written} with", file=sys.stderr)
+    return 0
+
+
+def drawn(args: argparse.Namespace) -> Graph:
+    """The graph that was asked for."""
+    made = made_by(args.what)
+    collapse = int(args.collapse) if (args.collapse or "").lstrip("-").isdecimal() else args.collapse
+    options: dict[str, Any] = {"grads": args.grads, "values": args.values, "collapse": collapse,
+                               "max_nodes": args.max_nodes or None}
+    if isinstance(made, Graph):
+        return made
+    if isinstance(made, dict) and made and all(isinstance(t, Tensor) for t in made.values()):
+        return draw(*made.values(), names=made, **options)
+    tensors = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise ValueError(f"graph: {args.what} gave a {type(made).__name__}; it must return a Tensor, several, a dict "
+                         "of them by name, or a Graph")
+    return draw(*tensors, **options)
+
+
+def made_by(what: str) -> Any:
+    """What an example, or a function of the user's, returns."""
+    if what in EXAMPLES:
+        return EXAMPLES[what]()
+    module, colon, name = what.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f"graph: there is no example {what!r}. There are {', '.join(EXAMPLES)}; a function of yours "
+                         "is given as module:function")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module + ".").startswith(error.name + "."):
+            raise ValueError(f"graph: there is no module {error.name!r} here; {what!r} is read as module:function") \
+                from None
+        traceback.print_exc()
+        raise UsersError from None
+    except Exception:
+        traceback.print_exc()
+        raise UsersError from None
+    if not hasattr(found, name):
+        raise ValueError(f"graph: module {module!r} has no {name!r}")
+    found = getattr(found, name)
+    try:
+        return found() if callable(found) and not isinstance(found, (Tensor, Graph)) else found
+    except Exception:
+        traceback.print_exc()
+        raise UsersError from None
