@@ -1,24 +1,13 @@
-"""The laboratory's page, opened in a browser: no error, no request to anywhere, and a slider that changes what is seen.
+"""The laboratory's page, opened in a browser: no error, no request anywhere, a slider that changes what is seen."""
 
-A machine without Chromium skips what needs it, and says so; with BROWSER_TESTS=required in the environment, as in
-`.ci/run`, that is a failure.
-"""
-
-import json
-import os
 import re
-import shutil
 
 import numpy as np
 import pytest
+from chrome import contrasts, opened, requests
 
 from tinygrad_attn import saturation
 from tinygrad_attn.saturation import page, words
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-OPTIONS = ("--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-           "--disable-component-update --disable-sync --disable-dev-shm-usage").split()
 
 
 @pytest.fixture(scope="module")
@@ -32,33 +21,6 @@ def pages(tmp_path_factory):
     written = {lang: saturation.report(folder / f"{lang}.html", lang=lang, measured=measured, trained=trained,
                                        controls=controls) for lang in ("en", "pt")}
     return written, measured
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if not (CHROMIUM and DRIVER):
-        if os.environ.get("BROWSER_TESTS") == "required":
-            pytest.fail("chromium and chromedriver are required here, and not installed")
-        pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
-    from selenium import webdriver
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
-
-
-def opened(browser, path, width=1100, scheme="light"):
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                            {"width": width, "height": 900, "deviceScaleFactor": 1,
-                                                                   "mobile": width < 600})
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme",
-                                                                         "value": scheme}]})
-    browser.get(path.as_uri())
-    return browser
 
 
 def seen(browser):
@@ -82,10 +44,7 @@ def test_no_console_error_and_no_request_but_for_the_page_itself(browser, pages,
     opened(browser, pages[0][lang])
     slide(browser, 3)
     assert browser.get_log("browser") == []
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    assert asked <= {pages[0][lang].as_uri(), "data:,"}
-    assert pages[0][lang].as_uri() in asked
+    assert requests(browser) - {"data:,"} == {pages[0][lang].as_uri()}
 
 
 def test_the_slider_changes_the_picture_to_what_the_framework_computes(browser, pages):
@@ -137,19 +96,8 @@ def test_nothing_is_wider_than_the_screen_and_no_text_is_cut_off(browser, pages,
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_can_be_read_in_both_colour_schemes(browser, pages, scheme):
     opened(browser, pages[0]["en"], scheme=scheme)
-    found = browser.execute_script(
-        "const rgb = c => c.match(/[\\d.]+/g).slice(0, 3).map(Number);"
-        "const paper = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;"
-        " if (!/, 0\\)$/.test(c)) return rgb(c); } return [255, 255, 255]; };"
-        "return [...document.querySelectorAll('h1, h2, h3, p, li, li b, dt, dd, th, td, small, label')]"
-        ".map(e => [rgb(getComputedStyle(e).color), paper(e), e.tagName + ' ' + e.textContent.slice(0, 40)])")
-
-    def luminance(colour):
-        c = np.array(colour) / 255
-        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
-    for ink, paper, what in found:
-        high, low = sorted((luminance(ink), luminance(paper)), reverse=True)
-        assert (high + 0.05) / (low + 0.05) > (3 if what.startswith("H3") else 4.5), what      # WCAG AA; H3 is large
+    for what, ratio in contrasts(browser, "h1, h2, h3, p, li, li b, dt, dd, th, td, small, label"):
+        assert ratio > (3 if what.startswith("H3") else 4.5), what          # WCAG AA; H3 is large
 
 
 def test_pictures_scale_and_are_named(pages):

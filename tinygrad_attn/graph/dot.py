@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .labels import Strengths, facts, words
 from .trace import Box, Edge, Trace, Vertex
@@ -23,7 +23,7 @@ COLOURS = {
 }
 # By level of gradient: of vertices the fill, of edges the line
 SHADES = (("#ffffff", "#fffbf5", "#fff4e6", "#ffecd4", "#ffe2be", "#ffd7a5", "#ffcb8b", "#ffbe70"),
-          ("#14181d", "#211d19", "#33271c", "#46321f", "#5a3d21", "#6e4823", "#835325", "#985e26"))
+          ("#14181d", "#211d19", "#30261d", "#402f20", "#513922", "#624224", "#744c25", "#865625"))
 LINES = (("#b4bcc5", "#c0ae9b", "#c4a27d", "#c79560", "#c98846", "#c97b2f", "#c66d1b", "#c05f08"),
          ("#4b555f", "#5b534c", "#73614f", "#8b6f52", "#a47d54", "#bd8b56", "#d69957", "#f0a858"))
 CAPTION = 48                                # characters a line
@@ -34,8 +34,7 @@ SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "
 def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: bool = True) -> str:
     """DOT text, the same for the same computation in every run. What users wrote in a name is shown as they wrote it,
     and is never syntax: ids are the trace's own."""
-    import graphviz
-
+    graphviz = the_package()
     strengths = Strengths(traced) if grads else None
     captions = [strengths.caption() if strengths else "", traced.note]
     caption = "\n".join(line for text in captions for line in textwrap.wrap(text, CAPTION))
@@ -52,7 +51,7 @@ def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: boo
         rules.setdefault(edge.target, {})[edge.rule] = None
     for item in _nested(traced):
         if isinstance(item, Vertex):
-            look = _node(item, strengths, values, shapes and bool(item.shape) and item.id in sinks)
+            look = _node(item, strengths, values, shapes, item.id in sinks)
             look |= {"penwidth": "2.2"} if item.id in traced.outputs else {}
             digraph.node(item.id, **look, tooltip=_tooltip(item, rules.get(item.id, {})))
         elif isinstance(item, Box):
@@ -65,6 +64,16 @@ def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: boo
     for edge in traced.edges:
         digraph.edge(edge.source, edge.target, **_edge(edge, strengths, shapes))
     return str(digraph.source)
+
+
+def the_package() -> Any:
+    """The `graphviz` package, which writes DOT and runs programs; loaded when it is first needed."""
+    try:
+        import graphviz
+    except ImportError:
+        raise ImportError("graph: DOT text and pictures need the package graphviz: python3 -m pip install graphviz. "
+                          "The outline, print(graph), and the page, .save('graph.html'), need nothing") from None
+    return graphviz
 
 
 def _nested(traced: Trace) -> Iterator[Vertex | Box | None]:
@@ -100,9 +109,10 @@ def _crowded(traced: Trace) -> bool:
     return sum(rank[edge.target] - rank[edge.source] for edge in traced.edges if uses[edge.source] > 1) > 2000
 
 
-def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shape: bool) -> dict[str, str]:
+def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: bool, last: bool) -> dict[str, str]:
     """Its attributes. The shape stands on the edges, and on a vertex only if no edge leaves it."""
-    lines = words(vertex, shape or vertex.kind == "box") or [str(vertex.shape)]
+    lines = words(vertex, shapes and (vertex.kind == "box" or (last and bool(vertex.shape))))
+    lines = lines or [str(vertex.shape) if shapes else vertex.kind]
     lines += facts(vertex, values, strengths is not None)
     level = strengths.level(vertex) if strengths else None
     (fill, line), _ = COLOURS[vertex.kind]
@@ -137,25 +147,22 @@ def _tooltip(vertex: Vertex, rules: Iterable[str]) -> str:
     return _plain("\n".join([first, *filter(None, rules)]))
 
 
-def _plain(text: str) -> str:
-    """For an attribute: no escape of DOT and no entity is meant."""
-    import graphviz
-    return str(graphviz.nohtml(graphviz.escape(_printable(text).replace("&", "&amp;")).replace("\n", r"\n")))
+def _plain(text: str) -> Any:
+    """Text for an attribute: no escape of DOT, no entity and no markup is meant. Lines stay lines."""
+    return the_package().nohtml(_safe(text).replace("\n", r"\n"))
 
 
-def _quoted(text: str) -> str:
-    """The same, for a place between quotes that we write ourselves."""
-    return _printable(text).replace("&", "&amp;").replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+def _safe(text: str) -> str:
+    """Text in which nothing is special: no quote, no &, and no backslash, which Graphviz would read even as an entity:
+    as two it reads one."""
+    printable = "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+    return printable.replace("&", "&amp;").replace("\\", "&#92;&#92;").replace('"', "&quot;")
 
 
 def _label(lines: list[str]) -> str:
     """Graphviz's markup of several lines, the first as it is and the others smaller; spaces are kept."""
-    first, *others = (html.escape(part, quote=False).replace("  ", "&#160;&#160;") or "&#160;"
-                      for line in lines for part in _printable(line).split("\n"))
+    first, *others = (part.replace("<", "&lt;").replace(">", "&gt;").replace("  ", "&#160;&#160;") or "&#160;"
+                      for line in lines for part in _safe(line).split("\n"))
     small = (f'<BR/><FONT POINT-SIZE="10">{line}</FONT>' for line in others)
     return f"<{first}{''.join(small)}>"
 
@@ -170,7 +177,7 @@ def _width(lines: list[str], size: int) -> float:
 
 def _titled(name: str) -> str:
     """A name for the left end of a box's top, and room beside it, for edges to come in by."""
-    return _quoted(name) + "\u00a0" * min(2 * len(name), 24) + r"\l"
+    return _safe(name).replace("\n", r"\n") + "\u00a0" * min(2 * len(name), 24) + r"\l"
 
 
 def _padded(text: str) -> str:

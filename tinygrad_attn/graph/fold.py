@@ -34,14 +34,18 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
             vertices.append(Vertex(into[vertex.id], "box", names[into[vertex.id]], None, (), ""))
         inside.append(vertex)
     arguments: Counter[str] = Counter()
+    oldest: dict[tuple[Any, ...], str] = {}
     for k, edge in enumerate(traced.edges):
         source, target = into[edge.source], into[edge.target]
         if source == target:
             continue
         key = (edge.source, target) if target in insides else (k,)
         if key in merged:
-            merged[key] = replace(merged[key], grad=_sum(merged[key].grad, edge.grad), total=_later(merged[key], edge))
+            # The walk goes back: of the uses, those by the oldest op come last, in the order of its arguments.
+            total = edge.total if edge.target == oldest[key] else merged[key].total
+            merged[key] = replace(merged[key], grad=_sum(merged[key].grad, edge.grad), total=total)
         else:
+            oldest[key] = edge.target
             merged[key] = replace(edge, source=source, target=target,
                                   argument=arguments[target] if target in insides else edge.argument,
                                   rule="" if target in insides else edge.rule)
@@ -95,11 +99,6 @@ def _listed(shapes: list[tuple[int, ...]]) -> str:
 
 def _sum(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else a + b
-
-
-def _later(a: Edge, b: Edge) -> Any:
-    """The walk goes back, so the earlier edge is the later use."""
-    return a.total if a.total is not None else b.total
 
 
 def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None shows all") -> Trace:

@@ -76,8 +76,7 @@ def sight(array: Any, most: int) -> dict[str, Any] | None:
     if array is None:
         return None
     whole = np.asarray(array)
-    matrix = whole.reshape(1, -1) if whole.ndim < 2 else whole.reshape(-1, *whole.shape[-2:])[:1].reshape(
-        -1, whole.shape[-1])
+    matrix = np.zeros((0, 0)) if not whole.size else np.atleast_2d(whole[(0,) * (whole.ndim - 2)])
     rows = [[_number(x) for x in row] for row in matrix[:most, :most].tolist()]
     cut = matrix.shape[0] > most or matrix.shape[1] > most
     return {"rows": rows, "shape": str(whole.shape), "norm": f"{norm(whole):.3g}",

@@ -15,7 +15,7 @@ from .dot import dot
 from .fold import fit, fold
 from .outline import outline
 from .page import framed, page
-from .render import MISSING, find_dot, render
+from .render import render
 from .trace import Box, Trace, trace
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
@@ -163,18 +163,17 @@ class Graph:
         return self._repr_mimebundle_().get("image/svg+xml")
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """For a notebook, which must show something whatever is missing: SVG, or the page in a frame where there is no
-        program to draw with; always text."""
-        bundle = {"text/plain": repr(self)}
-        try:
-            bundle["text/plain"] = str(self)
-            if find_dot():
-                bundle["image/svg+xml"] = self.render("svg").decode()
-            else:
-                bundle["text/html"] = framed(self.page())
-                bundle["text/plain"] += f"\n({MISSING})"
-        except Exception as error:
-            bundle["text/plain"] += f"\n({type(error).__name__}: {error})"
+        """For a notebook, which must show something whatever is missing: SVG, or else the page, in a frame; always
+        text."""
+        bundle = {}
+        for kind, made in (("text/plain", self.__str__), ("image/svg+xml", lambda: self.render("svg").decode()),
+                           ("text/html", lambda: framed(self.page()))):
+            if kind == "text/html" and "image/svg+xml" in bundle:
+                break
+            try:
+                bundle[kind] = made()
+            except Exception as error:
+                bundle["text/plain"] = f"{bundle.get('text/plain', repr(self))}\n({type(error).__name__}: {error})"
         return bundle
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from .dot import CLASS, COLOURS, LINES, SHADES
+from .dot import CLASS, COLOURS, LINES, SHADES, the_package
 
 MISSING = ("no `dot` program was found to draw with: python3 -m pip install graphviz-pure brings one (the extra "
            "[graph]), as does Graphviz itself. A page (.html) and DOT text (.dot) need none")
@@ -27,11 +27,12 @@ def find_dot() -> str | None:
 
 def render(source: str, format: str) -> bytes:
     """The picture as bytes. A RuntimeError says what to install if no `dot` program is found."""
-    import graphviz
-
-    binary = find_dot()
+    graphviz, binary = the_package(), find_dot()
     if binary is None:
         raise RuntimeError(MISSING)
+    if format == "pdf" and Path(binary).stem == "graphviz-pure":
+        raise RuntimeError("graph: the wheel graphviz-pure draws .svg and .png, but no .pdf; install Graphviz itself "
+                           "(https://graphviz.org/download), or print the page, .html, to a PDF")
     dot_command = graphviz.backend.dot_command
     before, dot_command.DOT_BINARY = dot_command.DOT_BINARY, Path(binary)
     try:

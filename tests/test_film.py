@@ -1,0 +1,349 @@
+"""The film of the backward pass, and the pictures, in a browser: what is read there is what the framework computes, and
+nothing is cut off."""
+
+import json
+
+import numpy as np
+import pytest
+from chrome import contrasts, opened, ratio, requests
+
+import tinygrad_attn as ta
+from tinygrad_attn import Tensor, examples, graph
+from tinygrad_attn.graph import page, render, words
+from tinygrad_attn.graph.dot import COLOURS, INK, SHADES
+
+NASTY = ["</script><script>window.hacked = 1</script>", "$title ${data}", "<!-- <b>", "a\nb", 'quo"te\\', "日本",
+         "&amp;", "ação α", "\u2028", ""]
+
+# The groups, of an SVG, a text of which reaches beyond their outline.
+OUTSIDE = """
+  return [...document.querySelectorAll(arguments[0])].filter(g => {
+    const r = g.querySelector(arguments[1]).getBBox();
+    return [...g.querySelectorAll(':scope > text')].some(t => {
+      const b = t.getBBox();
+      return b.width > 0 && (b.x < r.x - 0.5 || b.x + b.width > r.x + r.width + 0.5 || b.y < r.y - 2 ||
+                             b.y + b.height > r.y + r.height + 2);
+    });
+  }).map(g => g.textContent)"""
+
+
+def leaf(data, name=None):
+    return Tensor(data, requires_grad=True, name=name)
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory):
+    """Pages by name."""
+    folder = tmp_path_factory.mktemp("films")
+    three, heads = graph.draw(examples.three_words()), graph.draw(examples.heads(), collapse=1)
+    films = {"attention": three.save(folder / "attention.html"), "pt": three.save(folder / "pt.html", lang="pt"),
+             "scalar": graph.draw(examples.scalar()).save(folder / "scalar.html"),
+             "heads": heads.save(folder / "heads.html"),
+             "vanishing": examples.vanishing().save(folder / "vanishing.html")}
+    total = leaf(0.0, "start")
+    for name in NASTY:
+        with graph.scope(name):
+            total = total * leaf(2.0, name)
+    films["nasty"] = graph.draw(total, collapse=None).save(folder / "nasty.html")
+    films["constant"] = graph.draw(Tensor([1.0, 2.0], name="c")).save(folder / "constant.html")
+    return films
+
+
+def press(browser, key, target="body"):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    browser.find_element(By.CSS_SELECTOR, target).send_keys(getattr(Keys, key, key))
+
+
+def click(browser, name):
+    browser.execute_script("document.getElementById(arguments[0]).click()", name)
+
+
+def count(browser):
+    return browser.execute_script("return document.getElementById('count').textContent")
+
+
+def sums(browser):
+    """The list of gradients that add up: by name, the shares' lines and the array that is shown."""
+    found = browser.execute_script(
+        "return [...document.querySelectorAll('[data-sum]')].map(e => [e.querySelector('h3').firstChild.textContent,"
+        "[...e.querySelectorAll('li')].map(li => li.textContent),"
+        "[...e.querySelectorAll('tr')].map(tr => [...tr.cells].map(td => td.dataset.x))])")
+    return {name.strip(): (lines, np.array(rows, float)) for name, lines, rows in found}
+
+
+@pytest.mark.parametrize("name", ["attention", "pt", "scalar", "heads", "vanishing", "nasty", "constant"])
+def test_no_console_error_and_no_request_but_for_the_page_itself(browser, films, name):
+    browser.get_log("browser"), browser.get_log("performance")
+    opened(browser, films[name])
+    for button in ("last", "first", "next", "back", "fold", "unfold", "larger", "smaller", "fit", "play", "play"):
+        click(browser, button)
+    assert browser.get_log("browser") == []
+    assert requests(browser) - {"data:,"} == {films[name].as_uri()}
+    assert films[name].stat().st_size < 2_000_000
+
+
+def test_the_gradients_at_the_end_are_those_of_backward(browser, films):
+    opened(browser, films["attention"])
+    click(browser, "last")
+    shown, output = sums(browser), examples.three_words()
+    leaves = {name: x for name, x in by_name(output).items() if x.requires_grad and not x.node}
+    output.backward(np.ones(output.shape))
+    assert set(shown) == {"W_q", "W_k", "W_v"} == set(leaves)
+    for name, (lines, array) in shown.items():
+        np.testing.assert_allclose(array, leaves[name].grad, rtol=1e-6)
+        assert len(lines) == 1
+
+
+def test_each_step_is_one_op_with_its_rule_and_what_it_sends(browser, films):
+    opened(browser, films["attention"])
+    traced = graph.trace(examples.three_words(), grads=True)
+    ops = [v for v in reversed(traced.vertices) if v.kind == "op"]
+    assert count(browser) == f"Step 0 of {len(ops)}"
+    for k, op in enumerate(ops, 1):
+        press(browser, "ARROW_RIGHT")
+        assert count(browser) == f"Step {k} of {len(ops)}"
+        now = browser.find_element("id", "now")
+        assert op.label in now.find_element("tag name", "h2").text
+        assert op.formula in now.text
+        assert browser.execute_script("return document.querySelector('.vertex.current').dataset.vertex") == op.id
+        sent = [e for e in traced.edges if e.target == op.id and e.grad is not None]
+        tables = browser.execute_script(
+            "return [...document.querySelectorAll('#now table')].map(t => [...t.rows].map(r => [...r.cells].map("
+            "c => c.dataset.x)))")
+        for table, array in zip(tables, [op.grad, op.value, *(e.grad for e in sent)], strict=True):
+            np.testing.assert_allclose(np.array(table, float), array, rtol=1e-6)
+        assert [pre.text for pre in now.find_elements("tag name", "pre")] == [e.rule for e in sent]
+    assert browser.find_element("id", "said").get_attribute("textContent").startswith(f"Step {len(ops)} of")
+
+
+def test_shares_add_up_where_a_value_has_several_uses(browser, films):
+    opened(browser, films["scalar"])
+    y = examples.scalar()
+    seen = []
+    for _ in range(4):
+        press(browser, "ARROW_RIGHT")
+        seen.append(sums(browser).get("x"))
+    tanh, x = 0.46211715726, 2.0
+    by_product, by_tanh = tanh, x * (1 - tanh ** 2) * -1.5
+    assert [s and len(s[0]) for s in seen] == [1, 1, 1, 2]
+    assert seen[0][1] == pytest.approx(by_product)
+    assert seen[3][1] == pytest.approx(by_product + by_tanh)
+    y.backward()
+    click(browser, "first")
+    assert sums(browser) == {}
+    press(browser, "END")
+    assert count(browser) == "Step 4 of 4"
+    press(browser, "HOME")
+    press(browser, "ARROW_LEFT")
+    assert count(browser) == "Step 0 of 4"
+
+
+def test_boxes_fold_and_unfold_by_mouse_and_keyboard_and_the_film_goes_on(browser, films):
+    opened(browser, films["heads"])
+    boxes = "return [...document.querySelectorAll('.vertex.box')].map(g => g.getAttribute('aria-label'))"
+    assert browser.execute_script(boxes) == ["unfold project", "unfold attention", "unfold merge"]
+    click(browser, "last")
+    whole = {name: array for name, (_, array) in sums(browser).items()}
+    press(browser, "ENTER", '[aria-label="unfold attention"]')
+    assert browser.execute_script(boxes) == ["unfold project", "unfold scale", "unfold scores", "unfold softmax",
+                                             "unfold weigh", "unfold merge"]
+    assert browser.execute_script("return document.activeElement.closest('svg') !== null")
+    press(browser, "ENTER", '[aria-label="fold multi_head_attention"]')
+    assert browser.execute_script(boxes) == ["unfold multi_head_attention"]
+    click(browser, "last")
+    assert browser.execute_script("return document.querySelector('.vertex.current').dataset.vertex") == "b0"
+    assert {name: array.tolist() for name, (_, array) in sums(browser).items()} == {
+        name: array.tolist() for name, array in whole.items()}
+    click(browser, "unfold")
+    assert browser.execute_script(boxes) == []
+    traced = graph.trace(examples.heads())
+    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == len(traced.vertices)
+    assert browser.execute_script("return document.querySelectorAll('.edge').length") == len(traced.edges)
+
+
+def test_a_vertex_that_is_chosen_tells_its_value_and_gradient(browser, films):
+    opened(browser, films["scalar"])
+    press(browser, "ENTER", '.vertex[aria-label^="w"]')
+    assert "No gradient yet." in browser.find_element("id", "now").text
+    click(browser, "last")
+    press(browser, "SPACE", '.vertex[aria-label^="w"]')
+    now = browser.find_element("id", "now").text
+    y = examples.scalar()
+    w = by_name(y)["w"]
+    y.backward()
+    assert "Gradient, complete" in now
+    assert f"{w.grad:.2f}" in now
+
+
+def by_name(output):
+    return {x.name: x for node in ta.engine.topological_order(output) for x in node.inputs if x is not None and x.name}
+
+
+def test_zoom_pan_and_fit(browser, films):
+    opened(browser, films["attention"])
+    at = "return document.getElementById('view').getAttribute('transform')"
+    fitted = browser.execute_script(at)
+    press(browser, "+")
+    assert browser.execute_script(at) != fitted
+    press(browser, "0")
+    assert browser.execute_script(at) == fitted
+    browser.execute_script(
+        "const c = document.getElementById('canvas'), r = c.getBoundingClientRect();"
+        "const go = (t, x, y) => c.dispatchEvent(new PointerEvent(t, {pointerId: 1, clientX: x, clientY: y, "
+        "bubbles: true}));"
+        "go('pointerdown', r.left + 5, r.top + 5); go('pointermove', r.left + 60, r.top + 25); go('pointerup', 0, 0)")
+    moved = browser.execute_script(at)
+    assert moved != fitted
+    assert moved.split("scale")[1] == fitted.split("scale")[1]
+
+
+@pytest.mark.parametrize("name", ["attention", "pt", "scalar", "heads", "nasty"])
+@pytest.mark.parametrize("width", [400, 1300])
+def test_nothing_is_wider_than_the_screen_and_no_text_is_cut_off(browser, films, name, width):
+    opened(browser, films[name], width)
+    for step in ("first", "last"):
+        click(browser, step)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        cut = browser.execute_script(
+            "return [...document.querySelectorAll('h1, h2, h3, p, li, pre, button')].filter(e => e.clientWidth > 0 && "
+            "!e.classList.contains('unseen') && e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)")
+        assert cut == []
+        assert browser.execute_script(OUTSIDE, ".vertex", "rect.body") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_both_colour_schemes(browser, films, scheme):
+    opened(browser, films["attention"], scheme=scheme)
+    click(browser, "last")
+    found = contrasts(browser, "h1, h2, h3, p, li, pre, label, button:not(:disabled), .where-to, .entry span")
+    assert len(found) > 20
+    for what, contrast in found:
+        assert contrast > 4.5, what         # WCAG AA
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_and_labels_can_be_read_on_the_strongest_colours(browser, films, scheme):
+    """Cells and vertices are tinted by mixing with what is behind; the browser tells the result, pixel by pixel."""
+    opened(browser, films["attention"], scheme=scheme)
+    click(browser, "last")
+    ratios = browser.execute_script(
+        "const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
+        "const over = (...colours) => { c.clearRect(0, 0, 1, 1); for (const x of colours) { c.fillStyle = x; "
+        "c.fillRect(0, 0, 1, 1); } return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3); };"
+        "const css = (e, p) => getComputedStyle(e)[p];"
+        "const card = css(document.querySelector('aside > section'), 'backgroundColor');"
+        "return [...document.querySelectorAll('td')].map(e => [over(css(e, 'color')), over(card, css(e, "
+        "'backgroundColor'))]).concat([...document.querySelectorAll('.vertex')].map(g => { const h = g.querySelector("
+        "'.heat'), shown = h.getAttribute('opacity') === '1'; return [over(css(g.querySelector('text'), 'fill')), over("
+        "css(shown ? h : g.querySelector('.body'), 'fill'))]; }))")
+    assert len(ratios) > 50
+    assert min(ratio(ink, paper) for ink, paper in ratios) > 4.5
+
+
+def test_names_are_text_on_the_page(browser, films):
+    opened(browser, films["nasty"])
+    assert browser.execute_script("return window.hacked") is None
+    shown = browser.execute_script("return [...document.querySelectorAll('.vertex title, .vertex text')].map(t => "
+                                   "t.textContent)")
+    for name in ("$title ${data}", "<!-- <b>", 'quo"te\\', "日本", "&amp;", "ação α"):
+        assert any(text.startswith(name) for text in shown), name
+    assert any(text.startswith("</script>") for text in shown)
+
+
+def test_a_graph_without_gradients_has_nothing_to_step_through(browser, films):
+    opened(browser, films["constant"])
+    assert "there is no backward pass" in browser.find_element("id", "now").text
+    assert not browser.find_element("id", "controls").is_displayed()
+
+
+def test_the_page_speaks_portuguese(browser, films):
+    opened(browser, films["pt"])
+    assert browser.execute_script("return document.documentElement.lang") == "pt-BR"
+    assert count(browser) == "Passo 0 de 8"
+    click(browser, "next")
+    assert words.say("pt")["arrives"] in browser.find_element("id", "now").text
+    with pytest.raises(ValueError, match="one of en, pt"):
+        graph.draw(leaf(1.0) * 2).page(lang="fr")
+
+
+def test_the_data_of_a_page_is_json_whatever_the_numbers_are():
+    x = leaf(np.array([[np.nan, np.inf], [-np.inf, 1.0]]), "x")
+    with np.errstate(invalid="ignore"):
+        y = x * np.array([True, False])
+    film = page.film(graph.trace(y, grads=True))
+    json.dumps(film, allow_nan=False)
+    assert film["vertices"][0]["value"]["rows"] == [["nan", "inf"], ["-inf", 1.0]]
+    assert film["vertices"][1]["value"]["rows"] == [[True, False]]
+
+
+def test_huge_arrays_are_shown_in_part():
+    big = leaf(np.ones((3, 40, 50)), "big")
+    seen = page.film(graph.trace(big.sum(), grads=True))["vertices"][0]
+    assert np.shape(seen["value"]["rows"]) == (page.LARGEST, page.LARGEST)
+    assert (seen["value"]["part"], seen["value"]["shape"]) == ("slice", "(3, 40, 50)")
+    assert page.sight(np.ones((2, 3, 4)), 12)["part"] == "slice"
+    assert page.sight(np.ones((20, 4)), 12)["part"] == "cut"
+    assert page.sight(np.ones((0, 4)), 12)["rows"] == []
+
+
+def test_a_page_needs_the_graph_or_its_gradients():
+    x = leaf(2.0, "x")
+    y = x * x
+    drawn, later = graph.draw(y, grads=True), graph.draw(y)
+    y.backward()
+    assert '"x"' in drawn.page()
+    with pytest.raises(ta.GraphFreedError, match="with grads=True"):
+        later.page()
+
+
+def test_a_page_lays_out_no_more_than_it_can():
+    y = leaf(1.0)
+    for _ in range(2_000):
+        y = y.tanh()
+    document = graph.draw(y, max_nodes=None).page()
+    assert "a page lays out no more than 1,000" in document
+    assert len(document) < 2_000_000
+
+
+def test_a_frame_holds_the_page_and_lets_nothing_out(browser, films, tmp_path):
+    outer = tmp_path / "outer.html"
+    inner = page.framed(films["nasty"].read_text(encoding="utf-8"))
+    outer.write_text(f"<!doctype html><meta charset=utf-8><body>{inner}", encoding="utf-8")
+    browser.get_log("browser")
+    opened(browser, outer)
+    browser.switch_to.frame(0)
+    assert count(browser) == f"Step 0 of {len(NASTY)}"
+    browser.switch_to.default_content()
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("program", ["graphviz", "wheel"])
+@pytest.mark.parametrize("name", ["scalar", "attention", "heads", "vanishing"])
+def test_no_text_of_a_picture_is_cut_off(browser, tmp_path, monkeypatch, name, program):
+    if program == "wheel":
+        monkeypatch.setenv("PATH", "")
+    made = examples.EXAMPLES[name]()
+    for k, options in enumerate([{"grads": True, "values": True}, {"collapse": 1}, {"collapse": 0}]):
+        drawn = made if isinstance(made, graph.Graph) else graph.draw(made, **options)
+        path = tmp_path / f"{k}.html"
+        path.write_text(f"<!doctype html><meta charset=utf-8><body>{drawn.render().decode()}", encoding="utf-8")
+        opened(browser, path, 1300)
+        assert browser.execute_script(OUTSIDE, ".node, .cluster", "polygon, path") == []
+        cut = browser.execute_script(
+            "const box = document.querySelector('svg').getBoundingClientRect();"
+            "return [...document.querySelectorAll('text')].filter(t => { const b = t.getBoundingClientRect(); return "
+            "b.left < box.left || b.right > box.right || b.top < box.top || b.bottom > box.bottom; })"
+            ".map(t => t.textContent)")
+        assert cut == []
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 1300
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_the_colours_of_a_picture_leave_its_text_readable(scheme):
+    def rgb(colour):
+        return [int(colour[i:i + 2], 16) for i in (1, 3, 5)]
+    ink = (INK, "#dfe5ec")[scheme]
+    assert ink in (INK, render.at_home("<svg >"))[scheme]
+    for fill in [both[scheme][0] for both in COLOURS.values()] + list(SHADES[scheme]):
+        assert ratio(rgb(ink), rgb(fill)) > 4.5, fill
