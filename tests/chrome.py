@@ -33,7 +33,8 @@ def opened(browser, path, width=1100, scheme="light", height=900):
 def requests(browser):
     """What was asked for since this was last called."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    urls = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    return {url for url in urls if not url.startswith("chrome:")}       # the browser's own first page
 
 
 def contrasts(browser, selector):

@@ -2,6 +2,7 @@
 nothing is cut off."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def films(tmp_path_factory):
     return films
 
 
-def press(browser, key, target="body"):
+def press(browser, key, target="#next"):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
     browser.find_element(By.CSS_SELECTOR, target).send_keys(getattr(Keys, key, key))
@@ -64,12 +65,12 @@ def count(browser):
 
 
 def sums(browser):
-    """The list of gradients that add up: by name, the shares' lines and the array that is shown."""
+    """The list of gradients that add up: by name, the lines of the shares, the sum of numbers, or the array."""
     found = browser.execute_script(
         "return [...document.querySelectorAll('[data-sum]')].map(e => [e.querySelector('h3').firstChild.textContent,"
-        "[...e.querySelectorAll('li')].map(li => li.textContent),"
+        "[...e.querySelectorAll('li')].map(li => li.textContent), e.querySelector('p')?.textContent,"
         "[...e.querySelectorAll('tr')].map(tr => [...tr.cells].map(td => td.dataset.x))])")
-    return {name.strip(): (lines, np.array(rows, float)) for name, lines, rows in found}
+    return {name.strip(): (lines, said or np.array(rows, float)) for name, lines, said, rows in found}
 
 
 @pytest.mark.parametrize("name", ["attention", "pt", "scalar", "heads", "vanishing", "nasty", "constant"])
@@ -92,13 +93,13 @@ def test_the_gradients_at_the_end_are_those_of_backward(browser, films):
     assert set(shown) == {"W_q", "W_k", "W_v"} == set(leaves)
     for name, (lines, array) in shown.items():
         np.testing.assert_allclose(array, leaves[name].grad, rtol=1e-6)
-        assert len(lines) == 1
+        assert lines == []                  # a single use: there is nothing to add
 
 
 def test_each_step_is_one_op_with_its_rule_and_what_it_sends(browser, films):
     opened(browser, films["attention"])
     traced = graph.trace(examples.three_words(), grads=True)
-    ops = [v for v in reversed(traced.vertices) if v.kind == "op"]
+    ops, by_id = [v for v in reversed(traced.vertices) if v.kind == "op"], {v.id: v for v in traced.vertices}
     assert count(browser) == f"Step 0 of {len(ops)}"
     for k, op in enumerate(ops, 1):
         press(browser, "ARROW_RIGHT")
@@ -106,30 +107,32 @@ def test_each_step_is_one_op_with_its_rule_and_what_it_sends(browser, films):
         now = browser.find_element("id", "now")
         assert op.label in now.find_element("tag name", "h2").text
         assert op.formula in now.text
+        assert browser.find_element("id", "said").text.startswith(f"{op.name or op.label}")
         assert browser.execute_script("return document.querySelector('.vertex.current').dataset.vertex") == op.id
         sent = [e for e in traced.edges if e.target == op.id and e.grad is not None]
         tables = browser.execute_script(
             "return [...document.querySelectorAll('#now table')].map(t => [...t.rows].map(r => [...r.cells].map("
             "c => c.dataset.x)))")
-        for table, array in zip(tables, [op.grad, op.value, *(e.grad for e in sent)], strict=True):
+        needed = [op.value] if any("out" in e.rule for e in sent) else []
+        needed += [by_id[e.source].value for e in traced.edges if e.target == op.id and any(
+            e.parameter in re.split(r"[^a-z]+", other.rule.partition(" = ")[2]) for other in sent)]
+        for table, array in zip(tables, [op.grad, *needed, *(e.grad for e in sent)], strict=True):
             np.testing.assert_allclose(np.array(table, float), array, rtol=1e-6)
         assert [pre.text for pre in now.find_elements("tag name", "pre")] == [e.rule for e in sent]
-    assert browser.find_element("id", "said").get_attribute("textContent").startswith(f"Step {len(ops)} of")
 
 
 def test_shares_add_up_where_a_value_has_several_uses(browser, films):
     opened(browser, films["scalar"])
-    y = examples.scalar()
     seen = []
     for _ in range(4):
         press(browser, "ARROW_RIGHT")
         seen.append(sums(browser).get("x"))
     tanh, x = 0.46211715726, 2.0
     by_product, by_tanh = tanh, x * (1 - tanh ** 2) * -1.5
-    assert [s and len(s[0]) for s in seen] == [1, 1, 1, 2]
-    assert seen[0][1] == pytest.approx(by_product)
-    assert seen[3][1] == pytest.approx(by_product + by_tanh)
-    y.backward()
+    assert [len(lines) for lines, _ in seen] == [1, 1, 1, 2]
+    assert seen[0][1] == f"{by_product:.3f} = {by_product:.3f}"
+    assert seen[3][1] == f"{by_product:.3f} − {-by_tanh:.2f} = −{-(by_product + by_tanh):.2f}"
+    assert "x is used 2 times" in browser.find_element("id", "now").text
     click(browser, "first")
     assert sums(browser) == {}
     press(browser, "END")
@@ -141,16 +144,19 @@ def test_shares_add_up_where_a_value_has_several_uses(browser, films):
 
 def test_boxes_fold_and_unfold_by_mouse_and_keyboard_and_the_film_goes_on(browser, films):
     opened(browser, films["heads"])
-    boxes = "return [...document.querySelectorAll('.vertex.box')].map(g => g.getAttribute('aria-label'))"
-    assert browser.execute_script(boxes) == ["unfold project", "unfold attention", "unfold merge"]
+    boxes = "return [...document.querySelectorAll('.vertex.box')].map(g => g.querySelector('text').textContent)"
+    assert browser.execute_script(boxes) == ["project", "attention", "merge"]
     click(browser, "last")
     whole = {name: array for name, (_, array) in sums(browser).items()}
-    press(browser, "ENTER", '[aria-label="unfold attention"]')
-    assert browser.execute_script(boxes) == ["unfold project", "unfold scale", "unfold scores", "unfold softmax",
-                                             "unfold weigh", "unfold merge"]
-    assert browser.execute_script("return document.activeElement.closest('svg') !== null")
-    press(browser, "ENTER", '[aria-label="fold multi_head_attention"]')
-    assert browser.execute_script(boxes) == ["unfold multi_head_attention"]
+    press(browser, "ENTER", '.vertex[aria-label^="attention"][aria-expanded="false"]')
+    assert browser.execute_script(boxes) == ["project", "scale", "scores", "softmax", "weigh", "merge"]
+    focused = "return document.activeElement.getAttribute('aria-label') + document.activeElement.ariaExpanded"
+    assert browser.execute_script(focused) == "attentiontrue"
+    press(browser, "ENTER", '.vertex[aria-label^="softmax"]')
+    assert browser.execute_script(focused).startswith("softmax")        # the op: its box says no more, and is not drawn
+    press(browser, "ENTER", '.title[aria-label="multi_head_attention"]')
+    assert browser.execute_script(boxes) == ["multi_head_attention"]
+    assert browser.execute_script(focused).startswith("multi_head_attention")
     click(browser, "last")
     assert browser.execute_script("return document.querySelector('.vertex.current').dataset.vertex") == "b0"
     assert {name: array.tolist() for name, (_, array) in sums(browser).items()} == {
@@ -165,7 +171,7 @@ def test_boxes_fold_and_unfold_by_mouse_and_keyboard_and_the_film_goes_on(browse
 def test_a_vertex_that_is_chosen_tells_its_value_and_gradient(browser, films):
     opened(browser, films["scalar"])
     press(browser, "ENTER", '.vertex[aria-label^="w"]')
-    assert "No gradient yet." in browser.find_element("id", "now").text
+    assert "No gradient has come yet." in browser.find_element("id", "now").text
     click(browser, "last")
     press(browser, "SPACE", '.vertex[aria-label^="w"]')
     now = browser.find_element("id", "now").text
@@ -174,6 +180,11 @@ def test_a_vertex_that_is_chosen_tells_its_value_and_gradient(browser, films):
     y.backward()
     assert "Gradient, complete" in now
     assert f"{w.grad:.2f}" in now
+    assert browser.find_element("id", "said").text == f"w: g = {w.grad:.2f}"
+    press(browser, "ESCAPE")
+    assert "multiply" in browser.find_element("id", "now").text
+    click(browser, "next")                  # it is the last: nothing happens, and the focus stays
+    assert count(browser) == "Step 4 of 4"
 
 
 def by_name(output):

@@ -16,7 +16,7 @@ import pytest
 import tinygrad_attn as ta
 from tinygrad_attn import Tensor, examples, graph
 from tinygrad_attn import functional as F
-from tinygrad_attn.graph import formulas, labels, render
+from tinygrad_attn.graph import formulas, labels, render, words
 from tinygrad_attn.graph.trace import Box
 
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_the_trace_is_plain_data_in_the_order_of_making():
     assert [(e.source, e.target, e.argument, e.shape) for e in t.edges] == [
         ("n0", "n2", 0, (3, 4)), ("n1", "n2", 1, (4, 2)), ("n2", "n4", 0, (3, 2)), ("n3", "n4", 1, ()),
         ("n4", "n5", 0, (3, 2)), ("n5", "n7", 0, (3, 2)), ("n6", "n7", 1, (2,)), ("n7", "n8", 0, (3, 2))]
-    assert (t.outputs, t.boxes, t.has_grads) == (("n8",), (), False)
+    assert (t.outputs, t.boxes, t.seed) == (("n8",), (), None)
     assert t.vertices[8].params == (("axis", "0"),)
     np.testing.assert_array_equal(t.vertices[2].value, np.full((3, 2), 4.0))
 
@@ -476,10 +476,14 @@ def test_every_op_tells_its_formula_and_its_rule():
             assert formulas.rule(op, i), (op, i)
     assert formulas.formula(ta.ops.multiply) == "x · y, elementwise"
     assert formulas.rule(ta.ops.multiply, 1) == "dL/dy = g * x"
-    assert formulas.rule(ta.ops.matmul, 0) == "dL/dx = G Yᵀ"
+    assert formulas.rule(ta.ops.matmul, 0) == "dL/dx = g yᵀ"
     assert formulas.rule(ta.ops.softmax, 0) == "dL/dx = out * (g - (g * out).sum(axis=axis, keepdims=True))"
     assert formulas.rule(ta.ops.maximum, 1) == "dL/dy = _extremum_dx(g, out, y, x)"
-    assert formulas.rule(ta.ops._concatenate, 5).startswith("dL/dinput 5:\nbefore = ")
+    assert formulas.rule(ta.ops._concatenate, 5).startswith("dL/dxs[5]:\nbefore = ")
+    assert not any(formulas.formula(op).endswith(".") or "`" in formulas.formula(op) for op in PRIMITIVES)
+    in_words = {formulas.formula(op) for op in PRIMITIVES if op.__doc__ and re.search("[a-z]{4}", op.__doc__)}
+    in_words = {f for f in in_words if re.search("[a-z]{4}", f)} - {"tanh x"}
+    assert in_words <= words.FORMULAS.keys() <= {formulas.formula(op) for op in PRIMITIVES}    # all in Portuguese too
 
 
 def test_ops_of_ones_own_tell_theirs():

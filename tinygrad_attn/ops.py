@@ -80,13 +80,13 @@ def matmul(x, y):
         raise ShapeError(f"matmul: {np.shape(x)} @ {np.shape(y)}: {reason}") from None
 
 def _matmul_dx(g, out, x, y):
-    """G Yᵀ"""
+    """g yᵀ"""
     if y.ndim == 1:
         return g[..., None] * y             # each row of X met the same column
     return (g if x.ndim > 1 else g[..., None, :]) @ y.mT
 
 def _matmul_dy(g, out, x, y):
-    """Xᵀ G"""
+    """xᵀ g"""
     if x.ndim == 1:
         return x * g if y.ndim == 1 else x[:, None] * g[..., None, :]
     return x.mT @ g if y.ndim > 1 else (x.mT @ g[..., None])[..., 0]

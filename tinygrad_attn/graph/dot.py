@@ -10,6 +10,7 @@ from typing import Any
 
 from .labels import Strengths, facts, words
 from .trace import Box, Edge, Trace, Vertex
+from .words import say
 
 FONT = "Arial"
 INK, SOFT = "#1c2733", "#5a6775"
@@ -31,12 +32,12 @@ CLASS = "tinygrad"                          # a prefix: the classes of a picture
 SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "plaintext"}
 
 
-def dot(traced: Trace, *, values: bool = False, grads: bool = False, shapes: bool = True) -> str:
-    """DOT text, the same for the same computation in every run. What users wrote in a name is shown as they wrote it,
-    and is never syntax: ids are the trace's own."""
+def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str = "en") -> str:
+    """DOT text, with gradients if they were traced; the same for the same computation in every run. What users wrote
+    in a name is shown as they wrote it, and is never syntax: ids are the trace's own."""
     graphviz = the_package()
-    strengths = Strengths(traced) if grads else None
-    captions = [strengths.caption() if strengths else "", traced.note]
+    strengths = Strengths(traced) if traced.seed else None
+    captions = [f"{strengths.legend(lang)} {say(lang)['against']}" if strengths else "", traced.note]
     caption = "\n".join(line for text in captions for line in textwrap.wrap(text, CAPTION))
     digraph = graphviz.Digraph(
         graph_attr={"bgcolor": "white", "rankdir": "TB", "nodesep": "0.25", "ranksep": "0.35", "fontname": FONT,
@@ -163,8 +164,9 @@ def _label(lines: list[str]) -> str:
     """Graphviz's markup of several lines, the first as it is and the others smaller; spaces are kept."""
     first, *others = (part.replace("<", "&lt;").replace(">", "&gt;").replace("  ", "&#160;&#160;") or "&#160;"
                       for line in lines for part in _safe(line).split("\n"))
+    gap = '<BR/><FONT POINT-SIZE="2">&#160;</FONT>' if others else ""
     small = (f'<BR/><FONT POINT-SIZE="10">{line}</FONT>' for line in others)
-    return f"<{first}{''.join(small)}>"
+    return f"<{first}{gap}{''.join(small)}>"
 
 
 def _width(lines: list[str], size: int) -> float:

@@ -29,13 +29,17 @@ def formula(op: Primitive) -> str:
     return _first_sentence(op.forward.__doc__) or _code(op.forward)
 
 
+def parameter(op: Primitive, argument: int) -> str:
+    """What the op calls an argument, and its rules too: x, y, ..."""
+    names = op.forward.__code__.co_varnames
+    return names[argument] if argument < op.arity else f"{names[op.arity + len(op.keywords)]}[{argument}]"
+
+
 @lru_cache(maxsize=4096)
 def rule(op: Primitive, argument: int) -> str:
     """The vjp of one argument: as code, or in the words of its docstring. Of one that has none it says so."""
-    names = op.forward.__code__.co_varnames
-    joint = op.joint is not None
-    vjp: Any = op.joint if joint else op.vjps[argument]
-    target = f"dL/d{names[argument] if argument < op.arity else f'input {argument}'}"
+    vjp: Any = op.joint or op.vjps[argument]
+    target = f"dL/d{parameter(op, argument)}"
     if vjp is no_derivative:
         return f"{target}: none"
     code = _code(vjp)
@@ -44,7 +48,8 @@ def rule(op: Primitive, argument: int) -> str:
 
 
 def _first_sentence(docstring: str | None) -> str:
-    return re.split(r"(?<=\w\w)\.\s+(?=[A-Z])", " ".join(inspect.cleandoc(docstring or "").split("\n\n")[0].split()))[0]
+    paragraph = " ".join(inspect.cleandoc(docstring or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[^.\s])\.\s+(?=[A-Z])", paragraph)[0].removesuffix(".").replace("`", "")
 
 
 def _code(function: Callable[..., Any]) -> str:

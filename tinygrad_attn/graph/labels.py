@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .trace import Edge, Trace, Vertex, number
+from .words import say
 
 LEVELS = 7                                  # of the scale: 0 is no gradient at all, 7 the strongest in the picture
 DECADES = 6                                 # that the scale spans
@@ -45,12 +46,20 @@ class Strengths:
         below = math.log10(self.strongest / n) if n < self.strongest else 0.0
         return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
 
-    def caption(self) -> str:
+    def legend(self, lang: str = "en") -> str:
         """What the levels mean, in the numbers of this picture."""
-        if not self.strongest:
-            return "every gradient is 0"
-        return (f"width and shade: norm of the gradient, on a log scale from {self.strongest:.2g} (strongest) down to "
-                f"{self.strongest / 10 ** DECADES:.0e} and less; dashed: exactly 0")
+        words, weakest = say(lang), min((n for n in self.norms.values() if n), default=0.0)
+        if not self.strongest or not weakest:
+            return words["all_zero"]
+        if self.strongest < 10 * weakest:
+            return words["all_alike"].format(weakest=said(weakest), strongest=said(self.strongest))
+        return words["legend"].format(strongest=said(self.strongest), weakest=said(self.strongest / 10 ** DECADES))
+
+
+def said(x: float) -> str:
+    """Two digits of a number, written out unless that is long."""
+    return (np.format_float_positional(x, 2, fractional=False, trim="-") if not x or 1e-4 <= x < 1e6 else
+            np.format_float_scientific(x, 1, trim="-", exp_digits=1))
 
 
 def written(array: Any) -> list[str]:

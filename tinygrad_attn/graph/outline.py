@@ -8,7 +8,7 @@ from .labels import facts, words
 from .trace import Trace
 
 
-def outline(traced: Trace, *, values: bool = False, grads: bool = False, shapes: bool = True) -> str:
+def outline(traced: Trace, *, values: bool = False, shapes: bool = True) -> str:
     """From the outputs down to what they were made of; a part shown before is `…`. Deeper than 40 the indentation
     stays, so that the text grows with the graph and no faster."""
     vertices = {vertex.id: vertex for vertex in traced.vertices}
@@ -22,7 +22,7 @@ def outline(traced: Trace, *, values: bool = False, grads: bool = False, shapes:
         vertex_id, depth = pending.pop()
         vertex, again = vertices[vertex_id], vertex_id in shown and vertex_id in sources
         vertex = replace(vertex, label=f"[{vertex.label}]") if vertex.kind == "box" else vertex
-        said = [*words(vertex, shapes), *(() if again else facts(vertex, values, grads))]
+        said = [*words(vertex, shapes), *(() if again else facts(vertex, values, traced.seed is not None))]
         lines.append("  " * min(depth, 40) + " ".join(" ".join(said).split()) + (" …" if again else ""))
         if not again:
             pending += [(source, depth + 1) for source in reversed(sources.get(vertex_id, []))]

@@ -1,12 +1,14 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent), words = data.words;
 const by = id => document.getElementById(id);
+const put = (text, parts) => text.replace(/\{(\w+)\}/g, (_, key) => parts[key]);
 const vertexOf = new Map(data.vertices.map(v => [v.id, v])), boxOf = new Map(data.boxes.map(b => [b.id, b]));
 const edgesInto = new Map(), edgesFrom = new Map();     // uses of a vertex, in the order of the walk: the latest op first
 data.edges.forEach(e => { for (const [map, key] of [[edgesInto, e.target], [edgesFrom, e.source]])
   map.has(key) ? map.get(key).push(e) : map.set(key, [e]); });
+const into = v => edgesInto.get(v.id) || [], uses = v => edgesFrom.get(v.id) || [];
 const stepOf = new Map(data.steps.map((id, k) => [id, k + 1]));
-for (const uses of edgesFrom.values()) uses.sort((a, b) => (stepOf.get(a.target) || 0) - (stepOf.get(b.target) || 0) || a.argument - b.argument);
+for (const list of edgesFrom.values()) list.sort((a, b) => (stepOf.get(a.target) || 0) - (stepOf.get(b.target) || 0) || a.order - b.order);
 const folded = new Set(data.folded);
 let step = 0, chosen = null, playing = null, drawn = null;
 
@@ -25,10 +27,11 @@ function tag(name, className, ...children) {
 }
 const ruler = document.createElement("canvas").getContext("2d");
 function widthOf(text, size) { ruler.font = size + "px system-ui, sans-serif"; return ruler.measureText(text).width; }
-function pressed(element, action) {
+function pressed(element, id, action) {
   element.setAttribute("tabindex", "0");
   element.setAttribute("role", "button");
   element.addEventListener("click", event => { if (!drag.moved) { event.stopPropagation(); action(); } });
+  element.addEventListener("focus", () => { if (element.matches(":focus-visible")) follow(id); });
   element.addEventListener("keydown", event => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); event.stopPropagation(); action(); } });
 }
@@ -40,6 +43,7 @@ function foldedBox(box) {                   // the outermost closed box that thi
   return found;
 }
 const shownAs = id => { const box = vertexOf.get(id).box; return (box && foldedBox(box)) || id; };
+const pathOf = box => { const names = []; for (let b = box; b; b = boxOf.get(b).outer) names.unshift(boxOf.get(b).name); return names.join(" / "); };
 function visible() {
   const nodes = new Map(), edges = new Map();
   for (const v of data.vertices) {
@@ -56,19 +60,17 @@ function visible() {
   });
   return { nodes, edges };
 }
-const pathOf = box => { const names = []; for (let b = box; b; b = boxOf.get(b).outer) names.unshift(boxOf.get(b).name); return names.join(" / "); };
+const leaves = v => data.outputs.includes(v.id) || uses(v).some(e => shownAs(e.target) !== shownAs(v.id));     // its box
 function nameOf(v) { return v.name || (v.kind === "op" || v.kind === "rest" || v.label ? v.label : v.shape); }
+function titled(v) { return [v.name, v.label].filter(Boolean).join(" = ") || `${words[v.kind === "constant" ? "constant_kind" : v.kind] || v.kind} ${v.shape}`; }
 function linesOf(v) {
-  if (v.inside) {
-    const ops = v.inside.filter(u => u.kind === "op");
-    const out = ops.filter(u => data.outputs.includes(u.id) || (edgesFrom.get(u.id) || []).some(e => shownAs(e.target) !== v.id));
-    return [v.label, out.map(u => u.name || u.shape).join(", ")].filter(Boolean);
-  }
+  if (v.inside) return [v.label, v.inside.filter(u => u.kind === "op" && leaves(u)).map(u => u.name || u.shape).join(", ")].filter(Boolean);
   const title = [v.name, v.kind === "leaf" ? "" : v.label].filter(Boolean).join(" = ") || v.shape;
-  const last = data.shapes && !edgesFrom.has(v.id) && v.kind !== "constant" && title !== v.shape && !v.scalar ? [v.shape] : [];
+  const last = data.shapes && !uses(v).length && v.kind !== "constant" && title !== v.shape && !v.scalar ? [v.shape] : [];
   const scalar = v.scalar && v.value && v.kind !== "constant" ? ["= " + short(v.value.rows[0][0])] : [];
   return [title, ...(v.params.length ? [v.params.join(", ")] : []), ...last, ...scalar].map(line => line.length > 44 ? line.slice(0, 43) + "…" : line);
 }
+const gradientOf = a => a.scalar ? "g = " + short(a.rows[0][0]) : "‖g‖ = " + short(Number(a.norm));
 
 // ------------------------------------------------------------------------------------------------ layout and drawing
 function layout() {
@@ -78,8 +80,9 @@ function layout() {
   const open = new Set();
   for (const v of nodes.values()) {
     v.lines = linesOf(v);
-    const wide = Math.max(...v.lines.map((line, k) => widthOf(line, k ? 11 : 13)));
-    g.setNode(v.id, { width: Math.max(34, wide + 20), height: 15 * v.lines.length + 13 });
+    const room = v.grad ? [gradientOf(v.grad)] : [];    // for the line that says the gradient, once it has come
+    const wide = Math.max(...[...v.lines, ...room].map((line, k) => widthOf(line, k ? 11 : 13)));
+    g.setNode(v.id, { width: Math.max(34, wide + 20), height: 15 * (v.lines.length + room.length) + 13 });
     for (let b = v.box; b && !open.has(b); b = boxOf.get(b).outer) open.add(b);
   }
   const alone = b => { const own = [...nodes.values()].filter(v => v.box === b);      // a box that repeats its one op
@@ -94,112 +97,146 @@ function layout() {
     g.setEdge(e.source, e.target, { text, width: text ? widthOf(text, 10.5) + 6 : 0, height: text ? 14 : 0, labelpos: "r", labeloffset: 6 }, key);
   }
   dagre.layout(g);
-  let right = 0;                            // arguments go from left to right, or else the picture is mirrored
-  const latest = new Map();                 // of each target, the place of the last argument that is used there alone
+  straighten(g, nodes, edges, open);
+  return { g, nodes, edges, open };
+}
+function straighten(g, nodes, edges, open) {    // arguments, and graphs that are compared, go from left to right
+  const parts = new Map(), root = id => { while (parts.get(id) !== id) id = parts.get(id); return id; };
+  for (const id of [...nodes.keys(), ...open]) parts.set(id, id);
+  const join = (a, b) => parts.set(root(a), root(b));
+  for (const e of edges.values()) join(e.source, e.target);
+  for (const id of parts.keys()) if (g.parent(id)) join(id, g.parent(id));
+  const votes = new Map(), latest = new Map();  // of each target, the place of the last argument that is used there alone
   for (const e of edges.values()) {
     if (g.outEdges(e.source).length > 1) continue;
     const x = g.node(e.source).x;
-    if (latest.has(e.target)) right += Math.sign(x - latest.get(e.target));
+    if (latest.has(e.target)) votes.set(root(e.target), (votes.get(root(e.target)) || 0) + Math.sign(x - latest.get(e.target)));
     latest.set(e.target, x);
   }
-  if (right < 0) {
-    const across = g.graph().width, mirror = at => { if (at.x !== undefined) at.x = across - at.x; };
-    g.nodes().forEach(id => mirror(g.node(id)));
-    g.edges().forEach(e => { mirror(g.edge(e)); g.edge(e).points.forEach(mirror); });
+  const extents = new Map();
+  for (const id of parts.keys()) {
+    const at = g.node(id), [low, high] = extents.get(root(id)) || [Infinity, -Infinity];
+    extents.set(root(id), [Math.min(low, at.x - at.width / 2), Math.max(high, at.x + at.width / 2)]);
   }
-  return { g, nodes, edges, open };
+  const places = [...extents].sort((a, b) => a[1][0] - b[1][0]), apart = places.every((p, k) => !k || p[1][0] >= places[k - 1][1][1]);
+  const starts = new Map(), gap = 24;           // in the order in which they were made, if they stand side by side
+  let x = places[0][1][0];
+  for (const [part, [low, high]] of apart ? extents : []) { starts.set(part, x); x += high - low + gap; }
+  const move = (at, part) => {
+    const [low, high] = extents.get(part), mirrored = (votes.get(part) || 0) < 0 ? low + high - at.x : at.x;
+    if (at.x !== undefined) at.x = mirrored + (starts.has(part) ? starts.get(part) - low : 0);
+  };
+  for (const id of parts.keys()) move(g.node(id), root(id));
+  g.edges().forEach(e => { const part = root(e.v); move(g.edge(e), part); g.edge(e).points.forEach(p => move(p, part)); });
+  if (apart) g.graph().width = x - gap + 12;
 }
 function path(points) {                     // straight between two points, rounded at those between
   let d = `M${points[0].x},${points[0].y}`;
   for (let k = 1; k < points.length - 1; k++) {
-    const p = points[k], q = points[k + 1];
-    d += `Q${p.x},${p.y} ${k === points.length - 2 ? q.x : (p.x + q.x) / 2},${k === points.length - 2 ? q.y : (p.y + q.y) / 2}`;
+    const p = points[k], q = points[k + 1], last = k === points.length - 2;
+    d += `Q${p.x},${p.y} ${last ? q.x : (p.x + q.x) / 2},${last ? q.y : (p.y + q.y) / 2}`;
   }
   return points.length === 2 ? d + `L${points[1].x},${points[1].y}` : d;
 }
+function pointAt(line, y) {                 // of a path that goes down, where it is at height y
+  let low = 0, high = line.getTotalLength();
+  for (let k = 0; k < 12; k++) { const middle = (low + high) / 2; if (line.getPointAtLength(middle).y < y) low = middle; else high = middle; }
+  return line.getPointAtLength(low);
+}
+const tipAt = (end, before) => `translate(${end.x} ${end.y}) rotate(${Math.atan2(end.y - before.y, end.x - before.x) * 180 / Math.PI})`;
 function draw() {
   drawn = layout();
-  const { g, nodes, edges, open } = drawn, view = by("view");
+  const { g, nodes, edges, open } = drawn, view = by("view"), titles = [];
   view.replaceChildren();
   const depth = b => { let n = 0; for (let o = boxOf.get(b).outer; o; o = boxOf.get(o).outer) n++; return n; };
   for (const b of [...open].sort((a, c) => depth(a) - depth(c))) {
     const at = g.node(b), name = boxOf.get(b).name, left = at.x - at.width / 2, roof = 16;    // for the title
-    const top = at.y - at.height / 2 - roof;
-    const group = svg("g", { class: "cluster" }), title = svg("g", { class: "title", "aria-label": `${words.folds} ${name}`, "data-box": b });
-    const shown = "▾ " + name;
+    const top = at.y - at.height / 2 - roof, shown = "▾ " + (name.length > 40 ? name.slice(0, 39) + "…" : name);
+    const title = svg("g", { class: "title", "aria-label": name, "aria-expanded": "true", "data-box": b });
     title.append(svg("rect", { x: left + 2, y: top + 2, width: widthOf(shown, 11) + 12, height: 18, rx: 3 }),
-      svg("text", { x: left + 8, y: top + 15 }, shown), svg("title", {}, `${words.folds} ${name}`));
-    pressed(title, () => { folded.add(b); redraw(`[data-vertex="${b}"]`); });
-    group.append(svg("rect", { x: left, y: top, width: at.width, height: at.height + roof, rx: 8 }), title);
-    view.append(group);
+      svg("text", { x: left + 8, y: top + 15 }, shown));
+    pressed(title, b, () => { folded.add(b); redraw(b, `[data-vertex="${b}"]`); });
+    view.append(svg("rect", { class: "cluster", x: left, y: top, width: at.width, height: at.height + roof, rx: 8 }));
+    titles.push(title);
   }
   for (const [key, e] of edges) {
-    const at = g.edge({ v: e.source, w: e.target, name: key }), group = svg("g", { class: "edge" });
-    const end = at.points[at.points.length - 1], before = at.points[at.points.length - 2];
-    const angle = Math.atan2(end.y - before.y, end.x - before.x) * 180 / Math.PI;
-    e.line = svg("path", { d: path(at.points) });
+    const at = g.edge({ v: e.source, w: e.target, name: key }), group = svg("g", { class: "edge", "aria-hidden": "true" });
+    const points = at.points, n = points.length;
+    e.line = svg("path", { d: path(points) });
     e.tip = svg("polygon", { points: "0,0 -8,-3.5 -8,3.5" });
-    e.tip.dataset.at = `translate(${end.x} ${end.y}) rotate(${angle})`;
+    [e.forth, e.back] = [tipAt(points[n - 1], points[n - 2]), tipAt(points[0], points[1])];
     group.append(e.line, e.tip);
-    if (at.text) group.append(svg("text", { x: at.x - at.width / 2 + 3, y: at.y + 4 }, at.text));
-    group.append(svg("title", {}, e.uses.map(u => u.rule || `${words.argument} ${u.argument}`).join("\n")));
-    e.group = group;
     view.append(group);
+    if (at.text) group.append(svg("text", { x: pointAt(e.line, at.y).x + 7, y: at.y + 4 }, at.text));
+    group.append(svg("title", {}, [...new Set(e.uses.map(u => u.rule || u.parameter))].join("\n")));
+    e.group = group;
   }
+  view.append(...titles);
   for (const v of nodes.values()) {
     const at = g.node(v.id), round = v.kind === "op" || v.kind === "box" ? 9 : 2;
     const box = { x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height, rx: round };
-    const group = svg("g", { class: "vertex " + v.kind + (data.outputs.some(o => shownAs(o) === v.id) ? " output" : ""), "data-vertex": v.id,
-      "aria-label": v.inside ? `${words.unfolds} ${v.label}` : v.lines.join(", ") });
+    const group = svg("g", { class: "vertex " + v.kind + (data.outputs.some(o => shownAs(o) === v.id) ? " output" : ""), "data-vertex": v.id });
+    group.setAttribute("aria-label", (v.inside ? [v.label] : v.lines).join(", "));
+    if (v.inside) group.setAttribute("aria-expanded", "false");
     if (v.inside) group.append(svg("rect", { x: box.x - 3, y: box.y - 3, width: box.width + 6, height: box.height + 6, rx: round + 2 }));
     group.append(svg("rect", { ...box, class: "body" }), svg("rect", { x: box.x + 0.6, y: box.y + 0.6, width: box.width - 1.2, height: box.height - 1.2, rx: round, class: "heat", opacity: 0 }));
-    v.lines.forEach((line, k) => group.append(svg("text", { class: k ? "small" : "", x: at.x,
-      y: at.y + 4.5 + 15 * (k - (v.lines.length - 1) / 2) }, line)));
-    group.append(svg("title", {}, v.inside ? `${words.unfolds} ${v.label}` : [v.formula, ...new Set((edgesInto.get(v.id) || []).map(e => e.rule))].filter(Boolean).join("\n")));
+    const all = v.lines.length + (v.grad ? 1 : 0);
+    [...v.lines, ...(v.grad ? [""] : [])].forEach((line, k) => group.append(svg("text", { class: k < v.lines.length ? (k ? "small" : "") : "small g", x: at.x,
+      y: at.y + 4.5 + 15 * (k - (all - 1) / 2) }, line)));
+    group.append(svg("title", {}, v.inside ? v.label : [v.formula, ...new Set(into(v).map(e => e.rule))].filter(Boolean).join("\n")));
     v.group = group;
-    pressed(group, v.inside ? () => { folded.delete(v.id); redraw(`[data-box="${v.id}"], .vertex`); }
-                            : () => { chosen = chosen === v.id ? null : v.id; show(); });
+    pressed(group, v.id, v.inside ? () => { folded.delete(v.id); redraw(v.id, `[data-box="${v.id}"]`, v.inside[0].id); }
+                                  : () => { chosen = chosen === v.id ? null : v.id; show(); });
     view.append(group);
   }
 }
-function redraw(focus) {                    // after folding: the keyboard stays where it was
+const placeOf = id => drawn.g.node(drawn.g.hasNode(id) ? id : shownAs(id));
+function redraw(box, focus, otherwise) {    // after folding: what was clicked stays where it was, and so does the keyboard
+  const before = box && drawn ? { ...placeOf(box) } : null, top = at => at.y - at.height / 2;
   draw();
-  fit();
+  const after = before && (drawn.g.hasNode(box) ? drawn.g.node(box) : placeOf(otherwise));
+  if (after) { place.x += (before.x - after.x) * place.k; place.y += (top(before) - top(after)) * place.k; apply(); }
+  else begin();
   show();
-  if (focus) { const next = document.querySelector(focus); if (next) next.focus({ preventScroll: true }); }
+  const next = focus && (document.querySelector(focus) || document.querySelector(`[data-vertex="${shownAs(otherwise)}"]`));
+  if (next) next.focus({ preventScroll: true });
 }
 
 // ------------------------------------------------------------------------------------------------ zoom and pan
-const canvas = by("canvas"), place = { x: 0, y: 0, k: 1 }, drag = { moved: false, at: new Map() };
+const canvas = by("canvas"), place = { x: 0, y: 0, k: 1, touched: false }, drag = { moved: false, at: new Map() };
 const apply = () => by("view").setAttribute("transform", `translate(${place.x} ${place.y}) scale(${place.k})`);
-function fit() {
-  const { width, height } = drawn.g.graph(), w = canvas.clientWidth, h = canvas.clientHeight;
-  place.k = Math.min(1.15, w / width, h / height);
-  const least = 0.7;                        // rather than letters too small to read, a part of the graph, at the output
-  if (place.k < least) {
-    place.k = least;
-    const out = drawn.g.node(shownAs(data.outputs[0]));
-    place.x = width * place.k <= w ? (w - width * place.k) / 2 : w / 2 - out.x * place.k;
-    place.y = height * place.k <= h ? (h - height * place.k) / 2 : h - 40 - (out.y + out.height / 2) * place.k;
-  } else {
-    place.x = (w - width * place.k) / 2;
-    place.y = (h - height * place.k) / 2;
-  }
+const size = () => [drawn.g.graph().width, drawn.g.graph().height, canvas.clientWidth, canvas.clientHeight];
+function clamp() {                          // no more empty canvas than there must be
+  const [width, height, w, h] = size(), within = (x, room, long) => long <= room ? (room - long) / 2 : Math.min(8, Math.max(room - long - 8, x));
+  place.x = within(place.x, w, width * place.k);
+  place.y = within(place.y, h, height * place.k);
+}
+function fit(least = 0) {
+  const [width, height, w, h] = size();
+  place.k = Math.max(least, Math.min(1.15, w / width, h / height));
+  clamp();
   apply();
+}
+function begin() {                          // all, or, where the letters would be too small, the part that comes first
+  place.touched = false;
+  fit(0.62);
+  if (data.outputs.length) follow(data.steps[Math.max(step, 1) - 1] || data.outputs[0]);
 }
 function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
   const k = Math.min(4, Math.max(0.08, place.k * factor));
   place.x = x - (x - place.x) * k / place.k;
   place.y = y - (y - place.y) * k / place.k;
   place.k = k;
+  place.touched = true;
   apply();
 }
-function follow(id) {                       // bring a vertex into view, if it is not
-  const at = drawn.g.node(shownAs(id));
+function follow(id) {                       // bring a vertex into view, by no more than it takes
+  const at = placeOf(id), [, , w, h] = size(), far = (x, half, room) => x - half < 30 ? 30 + half - x : x + half > room - 30 ? room - 30 - half - x : 0;
   if (!at) return;
-  const x = at.x * place.k + place.x, y = at.y * place.k + place.y, w = canvas.clientWidth, h = canvas.clientHeight, edge = 50;
-  if (x < edge || x > w - edge) place.x += w / 2 - x;
-  if (y < edge || y > h - edge) place.y += h / 2 - y;
+  const dx = far(at.x * place.k + place.x, Math.min(at.width * place.k, w - 60) / 2, w), dy = far(at.y * place.k + place.y, Math.min(at.height * place.k, h - 60) / 2, h);
+  if (!dx && !dy) return;
+  place.x += dx;
+  place.y += dy;
   apply();
 }
 canvas.addEventListener("wheel", event => {
@@ -208,152 +245,189 @@ canvas.addEventListener("wheel", event => {
   const box = canvas.getBoundingClientRect();
   zoom(Math.exp(-event.deltaY * 0.002), event.clientX - box.left, event.clientY - box.top);
 }, { passive: false });
-canvas.addEventListener("pointerdown", event => { drag.at.set(event.pointerId, [event.clientX, event.clientY]); drag.moved = false; });
+canvas.addEventListener("pointerdown", event => {
+  if (event.button) return;
+  drag.at.set(event.pointerId, [event.clientX, event.clientY]);
+  drag.moved = false;
+});
 window.addEventListener("pointermove", event => {
   const last = drag.at.get(event.pointerId);
   if (!last) return;
+  if (event.pointerType === "mouse" && !event.buttons) return released(event);
   const dx = event.clientX - last[0], dy = event.clientY - last[1];
   if (!drag.moved && Math.hypot(dx, dy) < 4) return;
-  drag.moved = true;
+  drag.moved = place.touched = true;
   canvas.classList.add("moving");
   const others = [...drag.at].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
-  if (others.length) {                      // two fingers: their distance is the zoom
+  if (others.length) {                      // two fingers: their distance is the zoom, their middle the place
     const [ox, oy] = others[0], box = canvas.getBoundingClientRect();
     const was = Math.hypot(last[0] - ox, last[1] - oy), is = Math.hypot(event.clientX - ox, event.clientY - oy);
+    place.x += dx / 2;
+    place.y += dy / 2;
     if (was > 10 && is > 10) zoom(is / was, (event.clientX + ox) / 2 - box.left, (event.clientY + oy) / 2 - box.top);
   } else {
     place.x += dx;
-    place.y += dy;
-    apply();
+    place.y += event.pointerType === "touch" ? 0 : dy;          // with one finger, up and down scroll the page
   }
+  apply();
   drag.at.set(event.pointerId, [event.clientX, event.clientY]);
 });
-for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, event => {
+function released(event) {
   drag.at.delete(event.pointerId);
   canvas.classList.remove("moving");
   setTimeout(() => { drag.moved = false; });
-});
+}
+for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, released);
+canvas.addEventListener("click", () => { if (chosen && !drag.moved) { chosen = null; show(); } });
 
 // ------------------------------------------------------------------------------------------------ numbers and heat maps
 function short(x) {
   if (typeof x !== "number") return String(x);
-  if (Number.isInteger(x) && Math.abs(x) < 1e5) return String(x).replace("-", "−");
-  const size = Math.abs(x);
-  const text = size >= 0.001 && size < 1e5 ? x.toPrecision(3).replace(/e.*/, "") : x.toExponential(1);
-  return (size >= 1000 && size < 1e5 ? x.toFixed(0) : text).replace(/-/g, "−");
+  const r = Number(x.toPrecision(3)), least = Math.abs(r);
+  const text = Number.isInteger(x) && least < 1e5 || least >= 1000 && least < 1e5 ? x.toFixed(0) : least >= 0.001 && least < 1e5 ? r.toPrecision(3) : x.toExponential(1);
+  return text.replace(/-/g, "−");
 }
 function heatmap(a, label) {
-  const most = Math.max(...a.rows.flat().map(x => typeof x === "number" && isFinite(x) ? Math.abs(x) : 0));
+  const numbers = a.rows.flat().filter(x => typeof x === "number" && isFinite(x)), most = Math.max(0, ...numbers.map(Math.abs));
   const tiny = a.rows.length && a.rows[0].length > 6, table = tag("table");
   table.setAttribute("aria-label", `${label}, ${a.shape}`);
+  if (tiny) {
+    table.setAttribute("role", "img");
+    table.setAttribute("aria-label", `${label}, ${a.shape}, ${words.least} ${short(Math.min(...numbers))}, ${words.most} ${short(Math.max(...numbers))}, ${words.norm} ${a.norm}`);
+  }
   for (const row of a.rows) {
     const line = tag("tr");
     for (const x of row) {
       const cell = tag("td", tiny ? "tiny" : "", tiny ? "" : short(x));
       const share = most && typeof x === "number" ? Math.abs(x) / most : 0;
-      if (share) cell.style.background = `rgba(var(--${x > 0 ? "plus" : "minus"}), ${(0.08 + 0.5 * share).toFixed(3)})`;
+      if (share) cell.style.background = `rgba(var(--${x > 0 ? "plus" : "minus"}), ${(0.08 + 0.47 * share).toFixed(3)})`;
       cell.title = String(x);
       cell.dataset.x = String(x);
       line.append(cell);
     }
     table.append(line);
   }
-  const about = [a.part ? `${words[a.part]} ${a.shape}` : "", a.rows.length * (a.rows[0] || []).length > 1 || a.part ? `${words.norm} ${a.norm}` : ""];
+  const about = [a.part ? `${words[a.part]} ${a.shape}` : "", a.scalar || !a.rows.length ? "" : `${words.norm} ${a.norm}`];
   return tag("div", "heatmap", table, tag("div", "where-to", about.filter(Boolean).join(" · ")));
 }
-function part(title, a, label) { return [tag("h3", "", title), a ? heatmap(a, label || title) : tag("p", "soft", words.none)]; }
+function part(title, a) { return [tag("h3", "", title), a ? heatmap(a, title) : tag("p", "soft", words.none)]; }
 
 // ------------------------------------------------------------------------------------------------ the film
-const isSent = (e, at = step) => e.grad !== null && (stepOf.get(e.target) || Infinity) <= at;
-function got(v, at = step) {                // the uses that have sent their share by then
-  return (edgesFrom.get(v.id) || []).filter(e => isSent(e, at));
+const isSent = e => e.grad !== null && (stepOf.get(e.target) || Infinity) <= step;
+const sharesOf = v => uses(v).filter(e => e.grad !== null), got = v => uses(v).filter(isSent);    // all, and those sent by now
+const complete = v => v.grad !== null && sharesOf(v).every(isSent);
+function soFar(v) {                         // the gradient as it has come by now, or nothing
+  const sent = got(v), last = sent[sent.length - 1];
+  return v.grad === null ? null : complete(v) ? v.grad : last ? last.total || last.grad : null;
 }
-function complete(v) { return v.grad !== null && (edgesFrom.get(v.id) || []).every(e => e.grad === null || isSent(e)); }
 function levelNow(v) {
-  if (v.grad === null) return null;
-  if (complete(v)) return v.level;
   const sent = got(v);
-  return sent.length ? sent[sent.length - 1].sum : null;
+  return v.grad === null ? null : complete(v) ? v.level : sent.length ? sent[sent.length - 1].sum : null;
 }
 function paint() {
   const current = data.steps[step - 1];
   for (const v of drawn.nodes.values()) {
-    const members = v.inside ? v.inside.filter(u => data.outputs.includes(u.id) || (edgesFrom.get(u.id) || []).some(e => shownAs(e.target) !== v.id)) : [v];
-    const levels = members.map(levelNow).filter(level => level !== null), level = levels.length ? Math.max(...levels) : null;
-    const heat = v.group.querySelector(".heat");
+    const levels = (v.inside ? v.inside.filter(leaves) : [v]).map(levelNow).filter(level => level !== null), level = levels.length ? Math.max(...levels) : null;
+    const heat = v.group.querySelector(".heat"), line = v.group.querySelector(".g"), now = current !== undefined && shownAs(current) === v.id;
     heat.setAttribute("opacity", level === null ? 0 : 1);
-    heat.style.fill = `color-mix(in srgb, rgb(var(--plus)) ${level ? 6 + 7 * level : 0}%, var(--paper))`;
+    heat.style.fill = `color-mix(in srgb, rgb(var(--heat)) ${level ? 6 + 7 * level : 0}%, var(--paper))`;
+    if (line) { const a = soFar(v); line.textContent = a ? gradientOf(a) + (complete(v) ? "" : " …") : ""; v.group.classList.toggle("bare", !a); }
     v.group.classList.toggle("zero", level === 0);
-    v.group.classList.toggle("current", current !== undefined && shownAs(current) === v.id);
+    v.group.classList.toggle("current", now);
     v.group.classList.toggle("chosen", chosen === v.id);
+    if (now) v.group.setAttribute("aria-current", "step"); else v.group.removeAttribute("aria-current");
+    if (!v.inside) v.group.setAttribute("aria-pressed", chosen === v.id);
   }
   for (const e of drawn.edges.values()) {
-    const sent = e.uses.filter(u => isSent(u)), level = sent.length ? Math.max(...sent.map(u => u.level)) : null;
+    const sent = e.uses.filter(isSent), level = sent.length ? Math.max(...sent.map(u => u.level)) : null;
     e.group.classList.toggle("sent", sent.length > 0);
     e.group.classList.toggle("sending", e.uses.some(u => u.grad !== null && u.target === current));
     e.group.classList.toggle("zero", level === 0);
     const wide = level === null ? 1 : 1 + 0.6 * level;
     e.line.style.strokeWidth = wide;
-    e.tip.setAttribute("transform", `${e.tip.dataset.at} scale(${0.9 + wide / 6})`);
+    e.tip.setAttribute("transform", `${sent.length ? e.back : e.forth} scale(${0.9 + wide / 6})`);
   }
 }
-function titled(v) { return [v.name, v.label].filter(Boolean).join(" = ") || `${words[v.kind] || v.kind} ${v.shape}`; }
+function sum(v, numbers) {                  // of single numbers, the sum itself
+  const total = soFar(v);
+  return numbers.map((x, k) => k ? (x < 0 ? ` − ${short(-x)}` : ` + ${short(x)}`) : short(x)).join("") + " = " + short(total.rows[0][0]);
+}
+function added(v) {                         // what is said of a value whose shares add up
+  const all = sharesOf(v), sent = got(v), parts = { name: nameOf(v), done: sent.length, all: all.length };
+  if (all.length < 2) return [];
+  if (sent.length < 2) return [tag("p", "soft", put(words.waits, parts))];
+  const text = put(sent.length === all.length ? words.adds : words.adds_some, parts), total = soFar(v);
+  return [tag("p", "soft", text), total.scalar ? tag("p", "", sum(v, sent.map(e => e.grad.rows[0][0]))) : heatmap(total, text)];
+}
 function explain() {
   const now = by("now"), current = vertexOf.get(data.steps[step - 1]);
   now.replaceChildren();
   if (chosen) return look(now, vertexOf.get(chosen));
   if (!data.steps.length) return now.append(tag("p", "", words.nothing));
   if (!current) {
-    now.append(tag("h2", "", words.begin), tag("p", "", words.begin_text));
-    for (const id of data.outputs) { const v = vertexOf.get(id); if (v.grad) now.append(...part(nameOf(v), v.grad)); }
+    now.append(tag("h2", "", words.begin), tag("p", "", words["begin_" + data.seed]), tag("p", "", words.means));
+    for (const id of data.outputs) { const v = vertexOf.get(id); if (v.grad) now.append(...part([nameOf(v), pathOf(v.box)].filter(Boolean).join(" · "), v.grad)); }
     return;
   }
-  const box = current.box ? `${words.inside} ${pathOf(current.box)}` : "";
-  now.append(tag("h2", "", titled(current)), tag("p", "formula", current.formula), tag("p", "soft", [box, ...current.params].filter(Boolean).join(" · ")));
-  now.append(...part(words.arrives, current.grad), ...part(words.made, current.value));
-  let word = words.sends;
-  for (const e of edgesInto.get(current.id) || []) {
+  const inputs = into(current), rules = inputs.map(e => e.grad === null ? "" : e.rule).join("\n"), names = text => new RegExp(`(^|[^\\w.])${text}\\b`).test(rules.replace(/^dL\/d\S+/gm, ""));
+  now.append(tag("h2", "", titled(current)), tag("p", "formula", current.formula), tag("p", "soft", [current.box ? `${words.inside} ${pathOf(current.box)}` : "", ...current.params].filter(Boolean).join(" · ")));
+  now.append(...part(words.arrives, current.grad));
+  if (names("out")) now.append(...part(words.made, current.value));
+  for (const e of inputs) {
     const source = vertexOf.get(e.source);
-    if (e.grad === null) continue;
-    now.append(tag("h3", "", `${word} ${nameOf(source)}`, " ", tag("span", "where-to", `(${words.argument} ${e.argument})`)));
+    if (source.value && names(e.parameter.replace(/\W.*/, ""))) now.append(...part(`${e.parameter}, ${words.here} ${nameOf(source)}`, source.value));
+  }
+  for (const e of inputs) {
+    const source = vertexOf.get(e.source);
+    if (e.grad === null) { now.append(tag("p", "soft apart", `${nameOf(source)}, ${words.its} ${e.parameter}: ${words.constant}`)); continue; }
+    now.append(tag("h3", "apart", `${words.sends} ${nameOf(source)}, ${words.its} ${e.parameter}`));
     if (e.rule) now.append(tag("pre", "", e.rule));
     now.append(heatmap(e.grad, `${words.sends} ${nameOf(source)}`));
-    if (e.total) now.append(tag("p", "soft", `${nameOf(source)}, ${words.adds}:`), heatmap(e.total, words.adds));
-    word = words.and_to;
+    if (e === inputs.findLast(other => other.source === e.source && other.grad !== null)) now.append(...added(source));
   }
 }
 function look(now, v) {                     // a vertex that was clicked
-  now.append(tag("h2", "", titled(v)), tag("p", "formula", v.formula), tag("p", "soft", [v.shape, ...v.params].join(" · ")));
+  const back = tag("button", "", `${words.return} ${step}`);
+  back.addEventListener("click", () => { chosen = null; show(); });
+  now.append(tag("h2", "", titled(v)), tag("p", "formula", v.formula), tag("p", "soft", [v.box ? `${words.inside} ${pathOf(v.box)}` : "", v.shape, ...v.params].filter(Boolean).join(" · ")));
   if (v.value) now.append(...part(words.value, v.value));
-  if (v.kind === "constant") return now.append(tag("p", "soft", words.constant));
-  const sent = got(v), partial = sent.length && sent[sent.length - 1].total;
-  if (complete(v)) now.append(...part(words.gradient, v.grad));
-  else if (partial) now.append(...part(words.so_far, partial));
+  const a = soFar(v);
+  if (v.kind === "constant") now.append(tag("p", "soft", `${nameOf(v)}: ${words.constant}`));
+  else if (a) now.append(...part(complete(v) ? words.gradient : words.so_far, a), ...added(v));
   else now.append(tag("p", "soft", words.not_yet));
-  for (const e of edgesInto.get(v.id) || []) if (e.rule) now.append(tag("pre", "", e.rule));
+  for (const rule of new Set(into(v).map(e => e.rule))) if (rule) now.append(tag("pre", "", rule));
+  if (data.steps.length) now.append(tag("p", "apart", back));
 }
 function sums() {
   const list = by("sums");
   list.replaceChildren();
   for (const v of data.vertices) {
-    const uses = (edgesFrom.get(v.id) || []).filter(e => e.grad !== null), sent = got(v);
-    if (!sent.length || (v.kind !== "leaf" && uses.length < 2)) continue;
-    const last = sent[sent.length - 1], so_far = complete(v) ? v.grad : last.total || last.grad;
-    const items = sent.map(e => tag("li", stepOf.get(e.target) === step ? "latest" : "",
-      `${words.from} ${titled(vertexOf.get(e.target))}: ${e.grad.shape === "()" ? short(e.grad.rows[0][0]) : `${words.norm} ${e.grad.norm}`}`));
-    const entry = tag("div", "entry", tag("h3", "", nameOf(v), " ", tag("span", "where-to", `${v.box ? `${words.inside} ${pathOf(v.box)} · ` : ""}${sent.length} ${words.of} ${uses.length}`)),
-      tag("ul", "", ...items), heatmap(so_far, nameOf(v)));
+    const all = sharesOf(v), sent = got(v);
+    if (!sent.length || (v.kind !== "leaf" && all.length < 2)) continue;
+    const items = all.length < 2 ? [] : [tag("ul", "", ...sent.map(e => tag("li", stepOf.get(e.target) === step ? "latest" : "",
+      `${words.from} ${titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${e.grad.norm}`}`)))];
+    const about = [v.box ? `${words.inside} ${pathOf(v.box)}` : "", all.length > 1 ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""].filter(Boolean).join(" · ");
+    const fresh = all.length < 2 && stepOf.get(sent[0].target) === step;
+    const entry = tag("div", "entry" + (fresh ? " latest" : ""), tag("h3", "", nameOf(v), " ", tag("span", "where-to", about)), ...items,
+      all.length > 1 && soFar(v).scalar ? tag("p", "", sum(v, sent.map(e => e.grad.rows[0][0]))) : heatmap(soFar(v), nameOf(v)));
     entry.dataset.sum = v.id;
     list.append(entry);
   }
 }
+function said() {                           // one line on what has happened, to be seen and heard
+  const v = vertexOf.get(chosen), op = vertexOf.get(data.steps[step - 1]);
+  if (v) return `${titled(v)}: ${soFar(v) ? gradientOf(soFar(v)) : v.kind === "constant" ? words.constant_kind : words.not_yet}`;
+  if (!op) return data.steps.length ? words.begin : "";
+  const shares = into(op).filter(e => e.grad !== null).map(e => `${gradientOf(e.grad).replace(/^g = /, "")} ${words.to} ${nameOf(vertexOf.get(e.source))}`);
+  return `${titled(op)}: ${gradientOf(op.grad)}; ${words.sent} ${shares.join(", ")}`;
+}
 function show() {
   by("count").textContent = `${words.step} ${step} ${words.of} ${data.steps.length}`;
+  by("said").textContent = said();
   by("step").value = step;
-  const op = vertexOf.get(data.steps[step - 1]);
-  by("said").textContent = by("count").textContent + (op ? ": " + titled(op) : "");
-  for (const id of ["first", "back"]) by(id).disabled = step === 0;
-  for (const id of ["next", "last"]) by(id).disabled = step === data.steps.length;
+  by("step").setAttribute("aria-valuetext", `${by("count").textContent}: ${by("said").textContent}`);
+  for (const id of ["first", "back"]) by(id).setAttribute("aria-disabled", step === 0);
+  for (const id of ["next", "last"]) by(id).setAttribute("aria-disabled", step === data.steps.length);
   by("play").textContent = playing ? words.pause : words.play;
   paint();
   explain();
@@ -372,10 +446,10 @@ const actions = {
   play: () => {
     if (playing) { stop(); return show(); }
     if (step === data.steps.length) step = 0;
-    playing = setInterval(() => go(step + 1), 1500);
+    playing = setInterval(() => go(step + 1), 3000);
     go(step + 1);
   },
-  larger: () => zoom(1.25), smaller: () => zoom(0.8), fit,
+  larger: () => zoom(1.25), smaller: () => zoom(0.8), fit: () => { place.touched = false; fit(); },
   fold: () => { for (const b of data.boxes) if (!b.outer) folded.add(b.id); redraw(); },
   unfold: () => { folded.clear(); redraw(); },
 };
@@ -384,14 +458,20 @@ by("step").addEventListener("input", event => { if (playing) stop(); go(Number(e
 by("step").max = data.steps.length;
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && chosen) { chosen = null; return show(); }
   const name = { ArrowRight: "next", ArrowLeft: "back", Home: "first", End: "last", "+": "larger", "=": "larger", "-": "smaller", "0": "fit" }[event.key];
   if (!name || (event.target.type === "range" && /Arrow|Home|End/.test(event.key))) return;
+  if (!/^Arrow/.test(event.key) && !event.target.closest("#stage, #controls")) return;     // elsewhere they are the browser's
   event.preventDefault();
   if (playing) stop();
   actions[name]();
 });
 for (const id of ["fold", "unfold"]) by(id).hidden = !data.boxes.length;
-if (!data.steps.length) { by("controls").hidden = true; by("ledger").hidden = true; by("lead").hidden = true; }
-else by("legend").textContent = words.legend.replace("{strongest}", data.strongest).replace("{weakest}", data.weakest);
-window.addEventListener("resize", () => fit());
+if (!data.steps.length) for (const id of ["controls", "ledger", "lead", "legend", "swatches"]) by(id).hidden = true;
+else by("legend").textContent = `${data.legend} ${words.turned}`;
+let width = canvas.clientWidth;
+window.addEventListener("resize", () => {   // a phone's address bar changes the height alone
+  if (canvas.clientWidth !== width && !place.touched) fit(0.62);
+  width = canvas.clientWidth;
+});
 redraw();

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .labels import DECADES, Strengths, norm
+from .labels import Strengths, norm
 from .trace import Edge, Trace, Vertex
-from .words import LANGUAGES, say
+from .words import LANGUAGES, say, translated
 
 LARGEST = 12                                # rows and columns of an array that are shown
 MANY = 150                                  # vertices, beyond which less of each is shown
@@ -27,7 +27,7 @@ MANY = 150                                  # vertices, beyond which less of eac
 def page(traced: Trace, folded: Collection[str] = (), *, lang: str = "en", shapes: bool = True) -> str:
     """The page, with the boxes in `folded` closed to begin with."""
     words, folder = say(lang), Path(__file__).parent
-    data = json.dumps({**film(traced), "folded": sorted(folded), "shapes": shapes, "words": words},
+    data = json.dumps({**film(traced, lang), "folded": sorted(folded), "shapes": shapes, "words": words},
                       separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js",
                                                                             "dagre.min.js")}
@@ -43,7 +43,7 @@ def framed(document: str) -> str:
             'style="width: 100%; height: 46rem; border: 0"></iframe>')
 
 
-def film(traced: Trace) -> dict[str, Any]:
+def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
     """What there is to see, ready for JSON: the steps are the ops that send gradients, in the order of the walk."""
     strengths = Strengths(traced)
     most = LARGEST if len(traced.vertices) <= MANY else LARGEST // 3
@@ -54,21 +54,22 @@ def film(traced: Trace) -> dict[str, Any]:
 
     def of_vertex(v: Vertex) -> dict[str, Any]:
         return {"id": v.id, "kind": v.kind, "label": v.label, "name": v.name, "shape": str(v.shape), "box": v.box,
-                "params": [f"{key}={text}" for key, text in v.params], "formula": v.formula,
+                "params": [f"{key}={text}" for key, text in v.params], "formula": translated(v.formula, lang),
                 "value": sight(v.value, most), "grad": sight(v.grad, most), "level": strengths.level(v),
                 "scalar": not v.shape}
 
     def of_edge(e: Edge) -> dict[str, Any]:
         several = uses[e.source] > 1
-        return {"source": e.source, "target": e.target, "argument": e.argument, "rule": e.rule,
+        return {"source": e.source, "target": e.target, "order": e.argument, "parameter": e.parameter, "rule": e.rule,
                 "shape": str(e.shape) if e.shape else "", "grad": sight(e.grad, most), "level": strengths.level(e),
                 "total": sight(e.total, most) if several else None,
                 "sum": strengths.of(norm(e.total)) if several and e.total is not None else strengths.level(e)}
 
-    return {"vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
+    return {"seed": traced.seed,
+            "vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
             "boxes": [{"id": box.id, "name": box.name, "outer": box.outer} for box in traced.boxes],
             "outputs": traced.outputs, "steps": [v.id for v in reversed(traced.vertices) if v.id in sending],
-            "strongest": f"{strengths.strongest:.2g}", "weakest": f"{strengths.strongest / 10 ** DECADES:.0e}"}
+            "legend": strengths.legend(lang)}
 
 
 def sight(array: Any, most: int) -> dict[str, Any] | None:
@@ -79,7 +80,7 @@ def sight(array: Any, most: int) -> dict[str, Any] | None:
     matrix = np.zeros((0, 0)) if not whole.size else np.atleast_2d(whole[(0,) * (whole.ndim - 2)])
     rows = [[_number(x) for x in row] for row in matrix[:most, :most].tolist()]
     cut = matrix.shape[0] > most or matrix.shape[1] > most
-    return {"rows": rows, "shape": str(whole.shape), "norm": f"{norm(whole):.3g}",
+    return {"rows": rows, "shape": str(whole.shape), "scalar": not whole.ndim, "norm": f"{norm(whole):.3g}",
             "part": "slice" if whole.size > matrix.size else "cut" if cut else ""}
 
 

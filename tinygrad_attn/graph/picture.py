@@ -17,6 +17,7 @@ from .outline import outline
 from .page import framed, page
 from .render import render
 from .trace import Box, Trace, trace
+from .words import say
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
 PAGE = 1000                                 # nodes that a page can lay out in seconds
@@ -68,11 +69,11 @@ def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a"
     """
     options = {"grads": True, **options}
     one, two = (x if isinstance(x, Graph) else draw(x, **options) for x in (a, b))
-    if one.trace.has_grads != two.trace.has_grads:
+    if bool(one.trace.seed) != bool(two.trace.seed):
         raise ValueError("graph.compare: one graph was drawn with grads=, the other without; draw both alike")
     left, right = _as_box(one.trace, titles[0], "a"), _as_box(two.trace, titles[1], "b")
     both = Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 left.boxes + right.boxes, left.has_grads)
+                 left.boxes + right.boxes, left.seed and (left.seed if left.seed == right.seed else "given"))
     collapse = one.look.collapse
     return Graph(both, replace(one.look, collapse=collapse + 1 if isinstance(collapse, int) else collapse))
 
@@ -85,7 +86,7 @@ def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
                  tuple(replace(e, source=own(e.source), target=own(e.target)) for e in traced.edges),
                  tuple(map(own, traced.outputs)),
                  (Box(own(None), title, None), *(Box(own(b.id), b.name, own(b.outer)) for b in traced.boxes)),
-                 traced.has_grads)
+                 traced.seed)
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,14 @@ class Graph:
     @property
     def source(self) -> str:
         """DOT text, the same for the same computation in every run."""
-        return dot(self.shown, values=self.look.values, grads=self.trace.has_grads, shapes=self.look.shapes)
+        return dot(self.shown, values=self.look.values, shapes=self.look.shapes)
 
-    def render(self, format: str = "svg") -> bytes:
-        """The picture as bytes. A RuntimeError says what to install if no `dot` program is found."""
-        return render(self.source, format)
+    def render(self, format: str = "svg", lang: str = "en") -> bytes:
+        """The picture as bytes, "svg", "png" or "pdf". If nothing is found to draw with, a RuntimeError says what to
+        install."""
+        named = [v.name or v.label for v in self.shown.vertices if v.id in self.shown.outputs]
+        title = f"{say(lang)['graph_of']} {', '.join(filter(None, named)) or 'Tensor'}"
+        return render(dot(self.shown, values=self.look.values, shapes=self.look.shapes, lang=lang), format, title)
 
     def page(self, lang: str = "en") -> str:
         """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program.
@@ -132,7 +136,7 @@ class Graph:
         "pt", Brazilian Portuguese.
         """
         traced, (tensors, names) = self.trace, self._drawn_from
-        if not traced.has_grads and any(t.requires_grad for t in tensors):
+        if not traced.seed and any(t.requires_grad for t in tensors):
             traced = trace(*tensors, names=names, grads=True)
         most = self.look.max_nodes
         whole = (fit(traced, most) if most is not None and most <= PAGE else
@@ -142,8 +146,8 @@ class Graph:
         return page(whole, closed, lang=lang, shapes=self.look.shapes)
 
     def save(self, path: str | os.PathLike[str], *, lang: str = "en") -> Path:
-        """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html, in `lang`);
-        the suffix decides. The file is written whole or not at all."""
+        """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html); the
+        suffix decides. `lang` is "en" or "pt". The file is written whole or not at all."""
         target = Path(path)
         kind = target.suffix.lower()
         if kind not in TEXTS + PICTURES + PAGES:
@@ -154,7 +158,7 @@ class Graph:
         if not target.absolute().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
         content = (self.source.encode() if kind in TEXTS else self.page(lang).encode() if kind in PAGES else
-                   self.render(kind[1:]))
+                   self.render(kind[1:], lang))
         write_whole(target, content)
         return target
 
@@ -178,7 +182,7 @@ class Graph:
 
     def __str__(self) -> str:
         """An indented outline, from the outputs down to what they were made of; a part shown before is `…`."""
-        return outline(self.shown, values=self.look.values, grads=self.trace.has_grads, shapes=self.look.shapes)
+        return outline(self.shown, values=self.look.values, shapes=self.look.shapes)
 
     def __repr__(self) -> str:
         ops = sum(vertex.kind == "op" for vertex in self.trace.vertices)

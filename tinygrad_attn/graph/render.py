@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -25,8 +26,9 @@ def find_dot() -> str | None:
             or shutil.which("graphviz-pure", path=os.pathsep.join(map(str, folders))))
 
 
-def render(source: str, format: str) -> bytes:
-    """The picture as bytes. A RuntimeError says what to install if no `dot` program is found."""
+def render(source: str, format: str, title: str = "") -> bytes:
+    """The picture as bytes; an SVG has the title, for those who hear it. If no `dot` program is found, a RuntimeError
+    says what to install."""
     graphviz, binary = the_package(), find_dot()
     if binary is None:
         raise RuntimeError(MISSING)
@@ -41,16 +43,18 @@ def render(source: str, format: str) -> bytes:
         dot_command.DOT_BINARY = before
     if not picture:
         raise RuntimeError(f"{binary} drew nothing")
-    return at_home(picture.decode()).encode() if format == "svg" else picture
+    return at_home(picture.decode(), title).encode() if format == "svg" else picture
 
 
-def at_home(svg: str) -> str:
+def at_home(svg: str, title: str = "") -> str:
     """An SVG that shrinks to its place and is not clipped there, follows light and dark, and shows tooltips as a page's
     own: without the XML prolog, so that it can stand in a page as it is."""
     svg = svg[svg.index("<svg"):]
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"', rf'<svg class="{CLASS}" width="\1" height="\2" '
-                 'style="max-width: 100%; height: auto" role="img" aria-label="computation graph"', svg, count=1)
+    label = html.escape("".join(c if c.isprintable() else " " for c in title))
+    svg = re.sub(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"', lambda size: (
+        f'<svg class="{CLASS}" width="{size[1]}" height="{size[2]}" style="max-width: 100%; height: auto" role="img" '
+        f'aria-label="{label}"'), svg, count=1)
     # The tooltip of a part is the <title> that it begins with; dot writes ids there, and the tooltip into a link.
     svg = re.sub(r'(class="graph"[^>]*>)\s*<title>[^<]*</title>', r"\1", svg)
     svg = re.sub(r'<title>[^<]*</title>\s*<g id="a_[^"]*"><a xlink:title="([^"]*)">(.*?)</a>\s*</g>',
@@ -73,7 +77,8 @@ def _centred(node: re.Match[str]) -> str:
 
 def _style() -> str:
     rules = [f".{CLASS} .graph > polygon {{ fill: #14181d }}", f".{CLASS} text {{ fill: #dfe5ec }}",
-             f".{CLASS} .edge text {{ fill: #a7b1bd }}", f".{CLASS}-cluster path {{ fill: #1a2027; stroke: #38424e }}",
+             f".{CLASS} .graph > text, .{CLASS} .cluster text, .{CLASS} .edge text {{ fill: #a7b1bd }}",
+             f".{CLASS}-cluster path {{ fill: #1a2027; stroke: #38424e }}",
              f".{CLASS} .edge path {{ stroke: #8a96a3 }}",
              f".{CLASS} .edge polygon {{ fill: #8a96a3; stroke: #8a96a3 }}"]
     for kind, (_, (fill, line)) in COLOURS.items():

@@ -18,9 +18,11 @@ from ..anomaly import Watcher
 from ..engine import Node, Primitive, Value, backpropagate, enable_grad, freed, topological_order
 from ..errors import GraphError, GraphFreedError, ShapeError
 from ..tensor import Tensor
-from .formulas import formula, rule
+from .formulas import formula, parameter, rule
 
 Kind = Literal["leaf", "constant", "op", "box", "rest"]
+# What is differentiated: the output itself, a number; the sum of all elements of the outputs; or a loss of the caller's
+Seed = Literal["itself", "sum", "given"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Edge:
     target: str
     argument: int
     shape: tuple[int, ...]
-    rule: str = ""                          # how the op makes a gradient for this argument
+    parameter: str = ""                     # what the op calls this argument
+    rule: str = ""                          # how the op makes a gradient for it
     grad: Any = field(default=None, repr=False, compare=False)      # what this use sends back
     total: Any = field(default=None, repr=False, compare=False)     # what the source has got by then
 
@@ -69,7 +72,7 @@ class Trace:
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
     boxes: tuple[Box, ...] = ()             # an outer one before those inside it
-    has_grads: bool = False
+    seed: Seed | None = None                # where the walk back began, if gradients were asked for
     note: str = ""                          # what is not shown
 
 
@@ -130,10 +133,12 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
         target = add(node, Vertex(new_id(), "op", node.op.name, given.get(node), node.out.shape, str(node.out.dtype),
                                   _params(node.op, node.params), box, formula(node.op), node.out,
                                   ledger.given.get(node)))
-        edges += [Edge(source, target, i, np.shape(node.args[i]), rule(node.op, i), *ledger.sent.get((node, i), ()))
-                  for i, source in enumerate(sources)]
+        edges += [Edge(source, target, i, np.shape(node.args[i]), parameter(node.op, i), rule(node.op, i),
+                       *ledger.sent.get((node, i), ())) for i, source in enumerate(sources)]
     outputs = tuple(dict.fromkeys(source_of(t, t.data, None) for t in tensors))
-    return Trace(tuple(vertices), tuple(edges), outputs, tuple(boxes.values()), grads is not False)
+    seed: Seed | None = (None if grads is False else "given" if grads is not True else
+                         "itself" if len(outputs) == 1 and not tensors[0].shape else "sum")
+    return Trace(tuple(vertices), tuple(edges), outputs, tuple(boxes.values()), seed)
 
 
 class _Ledger(Watcher):

@@ -1,69 +1,153 @@
-"""What the page of the film says, in English and in Brazilian Portuguese."""
+"""What the pictures and the page say, in English and in Brazilian Portuguese."""
 
 from __future__ import annotations
 
 LANGUAGES = {"en": "en", "pt": "pt-BR"}
 
 TEXT: dict[str, tuple[str, str]] = {
-    "title": ("The backward pass, op by op", "A passagem para trás, operação por operação"),
-    "of": ("of", "de"),
-    "lead": ("The graph was computed from top to bottom. The chain rule goes back up: each op takes the gradient "
-             "g of its output and sends each input its share. Step through it with the buttons or the arrow keys.",
-             "O grafo foi calculado de cima para baixo. A regra da cadeia sobe de volta: cada operação recebe o "
-             "gradiente g da sua saída e envia a cada entrada a sua parte. Avance passo a passo com os botões ou "
-             "com as setas do teclado."),
+    "title": ("The backward pass, op by op", "A retropropagação, operação por operação"),
+    "lead": ("Values were computed from top to bottom. The chain rule goes back up: an op waits until all uses of"
+             " its output have sent their share, takes the sum as g, and sends each of its inputs a share.",
+             "Os valores foram calculados de cima para baixo. A regra da cadeia faz o caminho inverso: cada "
+             "operação espera até que todos os usos da sua saída enviem a sua parcela, toma a soma como g e envia"
+             " uma parcela a cada uma das suas entradas."),
     "nothing": ("Nothing here needs a gradient, so there is no backward pass to step through.",
-                "Nada aqui precisa de gradiente; por isso não há passagem para trás a percorrer."),
-    "first": ("To the start", "Ao início"),
-    "back": ("Step back", "Passo atrás"),
+                "Nenhum valor aqui requer gradiente; por isso não há retropropagação a acompanhar."),
+    "first": ("To the start", "Ir para o início"),
+    "back": ("Step back", "Passo anterior"),
     "next": ("Next step", "Próximo passo"),
-    "last": ("To the end", "Ao fim"),
+    "last": ("To the end", "Ir para o fim"),
     "play": ("Play", "Reproduzir"),
     "pause": ("Pause", "Pausar"),
     "step": ("Step", "Passo"),
+    "of": ("of", "de"),
+    "steps": ("Steps of the backward pass", "Passos da retropropagação"),
     "larger": ("Zoom in", "Aumentar"),
     "smaller": ("Zoom out", "Diminuir"),
-    "fit": ("Show all", "Mostrar tudo"),
-    "fold": ("Fold all", "Recolher tudo"),
-    "unfold": ("Unfold all", "Expandir tudo"),
-    "folds": ("fold", "recolher"),
-    "unfolds": ("unfold", "expandir"),
+    "fit": ("Show all", "Ajustar"),
+    "fold": ("Fold all", "Recolher"),
+    "unfold": ("Unfold all", "Expandir"),
     "graph": ("The graph", "O grafo"),
-    "keys": ("Keys: ← → step, Home and End, + − zoom, 0 shows all; Tab and Enter reach every part. Drag to move; "
-             "pinch or Ctrl and wheel to zoom. Click a box to fold it.",
-             "Teclas: ← → passo, Home e End, + − zoom, 0 mostra tudo; Tab e Enter alcançam cada parte. Arraste "
-             "para mover; pinça ou Ctrl e roda do mouse para o zoom. Clique numa caixa para recolhê-la."),
+    "graph_of": ("Computation graph of", "Grafo de computação de"),
+    "keys": ("Keys: ← → step; on the graph and its buttons, Home and End go to the start and the end, + and − "
+             "zoom, 0 shows all; Tab and Enter reach every part, Escape comes back to the step. Drag to move; "
+             "pinch, or Ctrl and wheel, to zoom. Click the name of a box to fold it, a folded box to open it, "
+             "anything else to look at it.",
+             "Teclado: ← → muda de passo; no grafo e nos seus botões, Home e End vão ao início e ao fim, + e − "
+             "mudam o zoom, 0 ajusta à tela; Tab e Enter percorrem o grafo, Esc volta ao passo. Arraste para "
+             "mover; para o zoom, use o gesto de pinça ou Ctrl e a roda do mouse. Clique no nome de uma caixa "
+             "para recolhê-la, em uma caixa recolhida para abri-la, em qualquer outra parte para examiná-la."),
     "begin": ("Before the first step", "Antes do primeiro passo"),
-    "begin_text": ("The walk begins at the output. The gradient of a single number with respect to itself is 1; "
-                   "of several elements it is what the loss sends them, here:",
-                   "O percurso começa na saída. O gradiente de um único número em relação a si mesmo é 1; o de "
-                   "vários elementos é o que a perda lhes envia, aqui:"),
-    "arrives": ("The gradient that arrives, g", "O gradiente que chega, g"),
-    "made": ("What the op computed, out", "O que a operação calculou, out"),
+    "begin_itself": ("L is the number that is differentiated: here the output itself, so dL/dL = 1.",
+                     "L é o número que se deriva: aqui, a própria saída; logo dL/dL = 1."),
+    "begin_sum": ("L is the number that is differentiated: here the sum of all elements of the output, so the "
+                  "gradient of each of them is 1.",
+                  "L é o número que se deriva: aqui, a soma de todos os elementos da saída; logo o gradiente de "
+                  "cada um deles é 1."),
+    "begin_given": ("L is the number that is differentiated. Its gradient with respect to the output was given:",
+                    "L é o número que se deriva. O seu gradiente em relação à saída foi dado:"),
+    "means": ("g always means dL/d(out): how much L changes for each unit of change in the output of that op.",
+              "g é sempre dL/d(out): quanto L muda para cada unidade de mudança na saída daquela operação."),
+    "arrives": ("The gradient that arrives, g", "Gradiente que chega, g"),
+    "made": ("What the op computed, out", "Resultado da operação, out"),
+    "here": ("here", "aqui"),
     "value": ("Value", "Valor"),
-    "gradient": ("Gradient, complete", "Gradiente, completo"),
-    "so_far": ("Gradient so far", "Gradiente até aqui"),
-    "sends": ("It sends to", "Envia a"),
-    "and_to": ("and to", "e a"),
-    "argument": ("argument", "argumento"),
-    "adds": ("which has several uses; the sum so far", "que tem vários usos; a soma até aqui"),
-    "none": ("No gradient goes there.", "Nenhum gradiente vai para lá."),
-    "not_yet": ("No gradient yet.", "Ainda sem gradiente."),
-    "constant": ("A constant: it needs no gradient.", "Uma constante: não precisa de gradiente."),
+    "gradient": ("Gradient, complete", "Gradiente completo"),
+    "so_far": ("Gradient so far", "Gradiente parcial"),
+    "sends": ("It sends to", "Envia para"),
+    "sent": ("sends", "envia"),
+    "to": ("to", "para"),
+    "its": ("its", "a sua entrada"),
+    "waits": ("{done} of {all} shares: {name} has more uses, and waits for theirs.",
+              "{done} de {all} parcelas: {name} tem outros usos e espera pelas parcelas deles."),
+    "adds": ("{name} is used {all} times, so a change of it reaches L along {all} paths, and their shares add up:",
+             "{name} é usado {all} vezes: uma mudança sua chega a L por {all} caminhos, e as parcelas se somam:"),
+    "adds_some": ("{done} of {all} shares, added up:", "{done} de {all} parcelas, somadas:"),
+    "shares": ("shares", "parcelas"),
+    "none": ("No gradient is sent there.", "Nenhum gradiente é enviado para cá."),
+    "not_yet": ("No gradient has come yet.", "O gradiente ainda não chegou."),
+    "constant": ("a constant, which needs no gradient: nothing is sent there.",
+                 "uma constante, que não requer gradiente: nada é enviado."),
     "inside": ("inside", "dentro de"),
-    "sums": ("Gradients, as they add up", "Gradientes, à medida que se somam"),
-    "sums_text": ("Leaves, which keep their gradient, and values with several uses, whose shares are added.",
-                  "Folhas, que guardam o seu gradiente, e valores com vários usos, cujas partes são somadas."),
-    "from": ("from", "de"),
-    "cut": ("a corner of", "um canto de"),
+    "return": ("Back to the step", "Voltar ao passo"),
+    "sums": ("Gradients, as they add up", "Como os gradientes se acumulam"),
+    "sums_text": ("Leaves, which keep their gradient, and values that are used more than once.",
+                  "As folhas, cujo gradiente fica guardado, e os valores usados mais de uma vez."),
+    "from": ("from", "vindo de"),
+    "cut": ("the upper left corner of", "canto superior esquerdo de"),
     "slice": ("the first matrix of", "a primeira matriz de"),
     "norm": ("norm", "norma"),
+    "least": ("least", "mínimo"),
+    "most": ("largest", "máximo"),
     "leaf": ("leaf", "folha"),
+    "constant_kind": ("constant", "constante"),
+    "op": ("op", "operação"),
+    "box": ("folded box", "caixa recolhida"),
     "output": ("output", "saída"),
+    "now": ("this step", "este passo"),
+    "plus": ("positive", "positivo"),
+    "minus": ("negative", "negativo"),
+    "folded": ("folded", "recolhida"),
     "legend": ("Shade and width: norm of the gradient, on a log scale from {strongest} (strongest) down to "
-               "{weakest} and less. Dashed: exactly 0.",
-               "Cor e espessura: norma do gradiente, em escala logarítmica, de {strongest} (o mais forte) até "
-               "{weakest} ou menos. Tracejado: exatamente 0."),
+               "{weakest} and less; dashed: exactly 0.",
+               "Tom e espessura: norma do gradiente, em escala logarítmica, de {strongest} (o mais forte) até "
+               "{weakest} ou menos; tracejado: exatamente 0."),
+    "all_alike": ("Shade and width: norm of the gradient, on a log scale; here all are alike, {weakest} to "
+                  "{strongest}.",
+                  "Tom e espessura: norma do gradiente, em escala logarítmica; aqui são todas parecidas, de "
+                  "{weakest} a {strongest}."),
+    "all_zero": ("Every gradient is exactly 0.", "Todos os gradientes são exatamente 0."),
+    "against": ("Arrows show the computation; gradients flow against them.",
+                "As setas mostram o cálculo; os gradientes vão contra elas."),
+    "turned": ("Grey arrows show the computation, orange ones the gradients sent back; blue is this step.",
+               "As setas cinza mostram o cálculo; as laranja, os gradientes enviados de volta; azul é este passo."),
+}
+
+# What the ops compute, of those whose docstrings are more than a formula.
+FORMULAS = {
+    "x · y, elementwise": "x · y, elemento a elemento",
+    "xʸ, with 0⁰ = 1": "xʸ, com 0⁰ = 1",
+    "√x, with √′(0) = +∞": "√x, com √′(0) = +∞",
+    "1 / (1 + e⁻ˣ), by way of e⁻|ˣ|, which cannot overflow": "1 / (1 + e⁻ˣ), por meio de e⁻|ˣ|, que não estoura",
+    "max(x, 0), with relu′(0) = 0": "max(x, 0), com relu′(0) = 0",
+    "|x|, with |0|′ = 0": "|x|, com |0|′ = 0",
+    "x, but no less than min and no more than max; the gradient passes inside and at the bounds":
+        "x, mas não menos que min nem mais que max; o gradiente passa dentro dos limites e neles",
+    "x in another floating dtype": "x em outro dtype de ponto flutuante",
+    "x where the condition holds, else y; the gradient goes to the one chosen, and 0 to the other":
+        "x onde a condição vale, senão y; o gradiente vai para o escolhido, e 0 para o outro",
+    "max(x, y), elementwise; where they are equal each gets half of the gradient":
+        "max(x, y), elemento a elemento; onde são iguais, cada um recebe metade do gradiente",
+    "min(x, y), elementwise; where they are equal each gets half of the gradient":
+        "min(x, y), elemento a elemento; onde são iguais, cada um recebe metade do gradiente",
+    "The lower triangle of the last two axes, up to diagonal k, and 0 above":
+        "O triângulo inferior dos dois últimos eixos, até a diagonal k, e 0 acima",
+    "The upper triangle of the last two axes, from diagonal k, and 0 below":
+        "O triângulo superior dos dois últimos eixos, a partir da diagonal k, e 0 abaixo",
+    "Σ (x − mean)² / (n − ddof)": "Σ (x − média)² / (n − ddof)",
+    "The largest; tied elements share its gradient equally, so that the shares sum to 1":
+        "O maior; elementos empatados dividem o gradiente por igual, e as partes somam 1",
+    "The smallest; tied elements share its gradient equally, so that the shares sum to 1":
+        "O menor; elementos empatados dividem o gradiente por igual, e as partes somam 1",
+    "outᵢ = x₀ + … + xᵢ along one axis, so that xᵢ has a part in outᵢ and all after it":
+        "outᵢ = x₀ + … + xᵢ ao longo de um eixo; assim xᵢ participa de outᵢ e de todos os seguintes",
+    "pᵢ = exp xᵢ / Σⱼ exp xⱼ: scores made positive weights that sum to 1 along axis":
+        "pᵢ = exp xᵢ / Σⱼ exp xⱼ: os escores viram pesos positivos que somam 1 ao longo de axis",
+    "log Σ exp x without overflow; its gradient is softmax(x)":
+        "log Σ exp x sem estouro; o seu gradiente é softmax(x)",
+    "x − log Σ exp x: the logarithm of softmax, finite also where softmax underflows to 0":
+        "x − log Σ exp x: o logaritmo do softmax, finito mesmo onde o softmax se reduz a 0",
+    "The same elements in the same order in another shape": "Os mesmos elementos, na mesma ordem, em outra forma",
+    "x without its axes of length 1, or without axis": "x sem os seus eixos de comprimento 1, ou sem axis",
+    "x with new axes of length 1, at axis of the output": "x com novos eixos de comprimento 1, em axis da saída",
+    "x with its axes in another order, reversed if none is given":
+        "x com os eixos em outra ordem; invertida, se nenhuma é dada",
+    "x with two axes exchanged": "x com dois eixos trocados",
+    "x repeated to fill shape": "x repetido até preencher shape",
+    "x[index], for every kind of index that NumPy has": "x[index], para todo tipo de índice que o NumPy tem",
+    "Zeros of shape with x added at index, once for each time that it names a place: getitem transposed":
+        "Zeros de forma shape, com x somado em index, uma vez para cada vez que um lugar é indicado: getitem "
+        "transposto",
 }
 
 
@@ -72,3 +156,8 @@ def say(lang: str) -> dict[str, str]:
     if lang not in LANGUAGES:
         raise ValueError(f"graph: lang={lang!r}; it is one of {', '.join(LANGUAGES)}")
     return {key: both[list(LANGUAGES).index(lang)] for key, both in TEXT.items()}
+
+
+def translated(formula: str, lang: str) -> str:
+    """A formula in that language; of an op that is not the package's own, as it is."""
+    return FORMULAS.get(formula, formula) if lang == "pt" else formula
