@@ -43,7 +43,7 @@ def test_it_succeeds_and_says_what_it_saw_and_wrote(text):
     assert f"  written: {os.path.join('pictures', 'attention.svg')}" in lines
     assert "OFF" not in result.stdout
     assert max(map(len, lines)) <= 80
-    assert sorted(p.name for p in pictures.iterdir()) == ["attention.dot", "attention.svg"]
+    assert sorted(p.name for p in pictures.iterdir()) == ["attention.dot", "attention.html", "attention.svg"]
     svg = (pictures / "attention.svg").read_text()
     assert all(f">{name}<" in svg for name in ("X", "W_q", "W_k", "W_v"))
 
@@ -145,7 +145,7 @@ def test_without_a_dot_program_the_text_is_written_and_it_says_what_to_install(m
     assert cli.main(["--out", str(tmp_path)]) == 0
     assert "no picture: " in (out := capsys.readouterr().out)
     assert "pip install graphviz-pure" in out
-    assert os.listdir(tmp_path) == ["attention.dot"]
+    assert sorted(os.listdir(tmp_path)) == ["attention.dot", "attention.html"]
 
 
 def test_an_out_that_is_a_file_is_refused_before_any_work(tmp_path):

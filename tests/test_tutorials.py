@@ -25,5 +25,6 @@ def test_it_runs(path, tmp_path):
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_it_has_the_parts_of_a_tutorial(path):
     text = path.read_text(encoding="utf-8")
-    for part in ("**The problem.**", "assert ", ".plot()", "## Exercises", "## Quiz", "## Read on"):
+    for part in ("**The problem.**", "assert ", "## Exercises", "## Quiz", "## Read on"):
         assert part in text, part
+    assert ".plot()" in text or "graph.draw(" in text       # a picture that the code makes

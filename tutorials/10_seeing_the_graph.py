@@ -1,0 +1,241 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+# ---
+
+# %% [markdown]
+# # Seeing the graph
+#
+# **The problem.** You compute `tanh(w * x + b) * x`, and x has a gradient of −1.90. Where does it come from? The chain
+# rule says "along all paths", but code shows no paths; it shows lines, one after another. And in a model of hundreds of
+# ops, a gradient that vanishes does so *somewhere*. Where?
+#
+# A computation graph answers both. Here you draw one, read gradients off it, fold what is too large, step through the
+# backward pass, and find the place where attention without the division by √d_k loses its gradient.
+#
+# You need: the chain rule, and, for the second half, attention. The pictures are drawn by a `dot` program: Graphviz's
+# own, or `pip install graphviz-pure`. Without one you see the pages of section 6 instead.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tinygrad_attn import Tensor, attention, examples, graph, multi_head_attention
+
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## 1. Read a graph
+#
+# Each op is a rounded box. An edge goes from each of its inputs to it, so the computation runs from top to bottom.
+# Leaves, which you made and which need a gradient, are orange; constants are grey. `names=locals()` gives your own
+# names to what you can see here, and `values=True` writes out what is small.
+
+# %%
+x = Tensor(2.0, requires_grad=True)
+w = Tensor(-1.5, requires_grad=True)
+b = Tensor(3.5, requires_grad=True)
+y = (w * x + b).tanh() * x
+
+graph.draw(y, names=locals(), values=True)
+
+# %% [markdown]
+# The same as text, from the output down. x stands there twice, because it is used twice; in the picture these are its
+# two edges.
+
+# %%
+print(graph.draw(y, names=locals(), values=True))
+
+# %% [markdown]
+# ## 2. Gradients take the same edges, backwards
+#
+# `grads=True` walks back from y and shows what each value gets. It does so by itself: no `.grad` is filled and nothing
+# is freed, so you can draw before `backward()`, and as often as you like.
+
+# %%
+drawn = graph.draw(y, names=locals(), values=True, grads=True)
+drawn
+
+# %%
+assert x.grad is None                                   # nobody's .grad was touched
+y.backward()
+print(f"x: {x.grad:.4f}   w: {w.grad:.4f}   b: {b.grad:.4f}")
+
+# %% [markdown]
+# Go back along the edges by hand. The last op is a product, tanh · x. Its rule for x is g · tanh = 0.462, and that is
+# one share. The other takes the long way, through tanh (g · (1 − tanh²)), the sum (g), and the product w · x (g · w).
+# A small change of x changes y along both ways at once, so the shares add up.
+#
+# Every picture has a model behind it, plain data that you can ask. Here are the shares that came to x:
+
+# %%
+(place,) = [v.id for v in drawn.trace.vertices if v.name == "x"]
+shares = [float(edge.grad) for edge in drawn.trace.edges if edge.source == place]
+print(" + ".join(f"{share:.4f}" for share in shares), "=", f"{sum(shares):.4f}")
+assert abs(sum(shares) - x.grad) < 1e-12
+assert abs(shares[1] - np.tanh(0.5)) < 1e-12            # the short way; edges are in the order of the ops
+
+# %% [markdown]
+# ## 3. Boxes
+#
+# Attention of three words, with weights for queries, keys and values. `attention` draws boxes around its steps: scale,
+# scores, softmax, weigh. (A box that would hold a single op of the same name, as for softmax, is left out. The scale is
+# applied to the query, before the scores are computed: the product is the same, and the query is smaller.)
+
+# %%
+words = examples.three_words()
+graph.draw(words, grads=True)
+
+# %% [markdown]
+# Boxes of your own are made by `graph.scope`, and what is in one can be folded. `collapse=0` folds the outermost
+# boxes, `collapse=1` leaves those open and folds what is in them, and so on; `collapse="attention"` folds by name.
+# Eight heads, written as a loop, are eight boxes:
+
+# %%
+L, E, H = 10, 64, 8                                     # positions, width, heads
+X = Tensor(rng.normal(size=(L, E)), name="X")
+W_q, W_k, W_v = (Tensor(rng.normal(size=(H, E, E // H)) / 8, requires_grad=True, name=n) for n in ("W_q", "W_k", "W_v"))
+W_o = Tensor(rng.normal(size=(E, E)) / 8, requires_grad=True, name="W_o")
+
+
+def one_by_one():
+    outputs = []
+    for h in range(H):
+        with graph.scope(f"head {h}"):
+            outputs.append(attention(X @ W_q[h], X @ W_k[h], X @ W_v[h])[0])
+    return np.concatenate(outputs, axis=-1) @ W_o
+
+
+looped = one_by_one()
+print(repr(graph.draw(looped)))
+graph.draw(looped, collapse=0, shapes=False)
+
+# %% [markdown]
+# `multi_head_attention` computes the same, all heads at once, by one more axis. That is why it is fast, and its graph
+# tells at a glance: 11 ops instead of 90. Folded, and unfolded:
+
+# %%
+together = multi_head_attention(X, W_q, W_k, W_v, W_o, H)
+np.testing.assert_allclose(together.numpy(), looped.numpy(), atol=1e-12)
+ops = [sum(v.kind == "op" for v in graph.trace(out).vertices) for out in (looped, together)]
+print(f"ops: {ops[0]} in the loop, {ops[1]} together")
+assert ops == [90, 11]
+graph.draw(together, collapse=1)
+
+# %%
+graph.draw(together)
+
+# %% [markdown]
+# ## 4. Where does the gradient die?
+#
+# At d_k = 1024, unscaled scores have a standard deviation of 32, and the softmax of such scores is nearly one-hot. The
+# gradient comes as far as the softmax, and hardly any further. `graph.compare` draws two graphs with one scale for the
+# gradients. On the left scores are divided by √d_k:
+
+# %%
+both = examples.vanishing()
+both
+
+# %% [markdown]
+# What you see is one query and 64 keys: of 101 draws the one in the middle, by the norm of the gradient at the unscaled
+# scores. Other draws differ, and by a lot: now and then the two largest scores nearly tie, and then the gradient does
+# come through. So the picture shows what is typical, and not what is average; tutorial 05 has both.
+#
+# Nor do you have to look for the place: ask for the edge along which the gradient shrinks most.
+
+# %%
+def most_lost(drawn, box):
+    """The op of the box that sends back the least, of all that came to it."""
+    inside = {v.id: v for v in drawn.trace.vertices if v.id.startswith(box)}
+
+    def kept(edge):
+        return np.linalg.norm(edge.grad) / np.linalg.norm(inside[edge.target].grad)
+    edges = [e for e in drawn.trace.edges if e.target in inside and e.grad is not None]
+    worst = min(edges, key=kept)
+    return inside[worst.target].label, kept(worst)
+
+
+for box, name in (("a", "scaled"), ("b", "unscaled")):  # compare names the ids of the first graph a…, of the second b…
+    op, share = most_lost(both, box)
+    print(f"{name}: {op} sends on {share:.1e} of what comes to it")
+assert most_lost(both, "b")[0] == "softmax"
+assert most_lost(both, "b")[1] < 1e-3 * most_lost(both, "a")[1]
+
+# %% [markdown]
+# ## 5. Large graphs
+#
+# Nothing here recurses, so graphs of any size are traced. But nobody reads 100,000 boxes: what has more than
+# `max_nodes` (500) is folded, from the innermost boxes out, and if that is not enough, the oldest part is left out. The
+# picture says so.
+
+# %%
+value = Tensor(1.0, requires_grad=True)
+for _ in range(20_000):
+    value = (value * 0.5).tanh()
+print(graph.draw(value).note)
+assert len(graph.draw(value).shown.vertices) == 500
+
+# %% [markdown]
+# ## 6. The backward pass as a film
+#
+# `save` writes DOT text, a picture, or, if the name ends in .html, one page that needs no network. It shows the graph
+# and steps back through it, op by op: the gradient that arrives, the rule, what is sent to each input, and how shares
+# add up at x. Arrow keys step, a click on a box folds it. Write it where you like; here, where it is thrown away.
+
+# %%
+with tempfile.TemporaryDirectory() as folder:
+    page = graph.draw(words).save(Path(folder) / "attention.html")
+    print(f"{page.name}: {page.stat().st_size // 1000} kB")
+
+# %% [markdown]
+# The examples are on the command line too, and so are functions of yours:
+#
+# ```bash
+# python3 -m tinygrad_attn graph attention --out attention.html --open
+# python3 -m tinygrad_attn graph my_model:loss --grads --out loss.svg
+# ```
+#
+# ## Exercises
+#
+# 1. Draw `h = 2 * x; y = h * h + h` for x = 3, with gradients. How many edges leave h, what does each carry, and in
+#    which order does the walk meet them? Say it before you draw it.
+# 2. `y = x * x` has one op. How many edges? Predict the share of each at x = 3.
+# 3. Draw `attention(q, q, q)[0]` with `grads=True`, for a 4 × 2 tensor q. Which three shares does q get? Is the largest
+#    the one through the values?
+# 4. Give a chain of ten `tanh` its gradients, starting at 3. Where is most of it lost? Then start at 0.1.
+# 5. Write `largest(drawn)`, which returns the name of the leaf with the largest gradient, from `drawn.trace` alone.
+#
+# <details><summary>Answers</summary>
+#
+# 1. Three: h goes twice into the product, and once into the sum. The sum is the last op, so it is met first and sends
+#    1; the product sends 6 twice. Together 13, and x gets 26.
+# 2. Two, as x is used twice; 3 along each.
+# 3. Those through the query, the key and the value. It depends on q: the rule at the values is weightsᵀ g, whatever the
+#    scores; the other two pass through the softmax, and vanish where it saturates.
+# 4. In the first: tanh 3 is 0.995, so 1 − tanh² is 0.0099. From 0.1 hardly anything is lost, and evenly.
+# 5. `max((v for v in drawn.trace.vertices if v.kind == "leaf"), key=lambda v: np.linalg.norm(v.grad)).name`
+# </details>
+#
+# ## Quiz
+#
+# **Why do the edges of a graph, in this package's memory, point from outputs to inputs?**
+#
+# - a) Because gradients flow that way. *They do, but that is not the reason.*
+# - b) Because a value is made of values that exist already; to point forwards, these would have to be told later, and
+#   would keep alive all that was ever made of them. *Yes: so a graph is freed when its output is.*
+#
+# **x has two uses. When may the walk go on from x to what x was computed from?**
+#
+# - a) As soon as the first share has come. *Then the second would have to go the same way again; in a graph of many
+#   diamonds, that is exponential.*
+# - b) When both have come, and are added. *Yes. The newest op first does just that.*
+#
+# ## Read on
+#
+# `tinygrad_attn/graph/trace.py` makes the data of a recorded graph, and `engine.py` has the walk that it listens to.
+# Tutorial 05 measures what section 4 shows.
