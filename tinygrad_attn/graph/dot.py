@@ -164,7 +164,7 @@ def _label(lines: list[str]) -> str:
     """Graphviz's markup of several lines, the first as it is and the others smaller; spaces are kept."""
     first, *others = (part.replace("<", "&lt;").replace(">", "&gt;").replace("  ", "&#160;&#160;") or "&#160;"
                       for line in lines for part in _safe(line).split("\n"))
-    gap = '<BR/><FONT POINT-SIZE="2">&#160;</FONT>' if others else ""
+    gap = '<BR/><FONT POINT-SIZE="4">&#160;</FONT>' if others else ""
     small = (f'<BR/><FONT POINT-SIZE="10">{line}</FONT>' for line in others)
     return f"<{first}{gap}{''.join(small)}>"
 
@@ -179,7 +179,7 @@ def _width(lines: list[str], size: int) -> float:
 
 def _titled(name: str) -> str:
     """A name for the left end of a box's top, and room beside it, for edges to come in by."""
-    return _safe(name).replace("\n", r"\n") + "\u00a0" * min(2 * len(name), 24) + r"\l"
+    return _safe(name).replace("\n", r"\n") + "\u00a0" * min(4 * len(name), 32) + r"\l"
 
 
 def _padded(text: str) -> str:

@@ -58,8 +58,9 @@ class Strengths:
 
 def said(x: float) -> str:
     """Two digits of a number, written out unless that is long."""
-    return (np.format_float_positional(x, 2, fractional=False, trim="-") if not x or 1e-4 <= x < 1e6 else
-            np.format_float_scientific(x, 1, trim="-", exp_digits=1))
+    if not x or 1e-4 <= x < 1e6:
+        return np.format_float_positional(x, 2, fractional=False, trim="-")
+    return np.format_float_scientific(x, 1, trim="-", exp_digits=1).replace(".e", "e")
 
 
 def written(array: Any) -> list[str]:
@@ -91,4 +92,4 @@ def facts(vertex: Vertex, values: bool, grads: bool) -> Iterator[str]:
         first, *others = written(vertex.value)
         yield from ([f"= {first}"] if not others else [first, *others])
     if grads and vertex.grad is not None:
-        yield (f"grad {number(vertex.grad)}" if not np.ndim(vertex.grad) else f"‖grad‖ {norm(vertex.grad):.2g}")
+        yield (f"grad {number(vertex.grad)}" if not np.ndim(vertex.grad) else f"‖grad‖ {said(norm(vertex.grad))}")
