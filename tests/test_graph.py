@@ -1,6 +1,7 @@
 """Graphs: what is traced and folded, which gradients are shown, the DOT text of it, and pictures with and without a
 `dot` program. The page has tests of its own, in test_film.py."""
 
+import importlib
 import os
 import re
 import shutil
@@ -8,8 +9,8 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ElementTree
+from unittest.mock import Mock
 
-import graphviz
 import numpy as np
 import pytest
 
@@ -130,8 +131,8 @@ def test_names_come_from_a_dict_and_go_before_those_of_the_tensors():
 
 def test_names_may_be_ones_local_variables():
     query, weights = leaf([1.0]), [leaf([2.0]), leaf([3.0])]
-    more, count, _ = {"bias": leaf([4.0])}, 3, leaf([5.0])
-    out = query * weights[0] + weights[1] + more["bias"] + _ + count
+    more, count = {"bias": leaf([4.0])}, 3
+    out = query * weights[0] + weights[1] + more["bias"] + count
     named = by_name(graph.trace(out, names=locals()))
     assert set(named) == {"query", "weights[0]", "weights[1]", "more['bias']", "out"}
     assert named["out"].label == "add"
@@ -148,6 +149,48 @@ def test_a_module_names_its_parameters_by_their_paths():
     y = layer.weight * 3
     assert set(by_name(graph.trace(y, names=layer))) == {"inner.weight"}
     assert set(by_name(graph.trace(y, names={"layer": layer, "Layer": Layer}))) == {"layer.inner.weight"}
+
+
+def test_names_of_a_notebook_are_the_users_and_not_ipythons_own():
+    x = leaf(2.0)
+    y = x * 3
+    notebook = {"Out": {1: y}, "In": ["", "y"], "_": y, "_1": y, "_i": "", "x": x, "y": y}
+    assert set(by_name(graph.trace(y, names=notebook))) == {"x", "y"}
+    assert set(by_name(graph.trace(y, names={"Out": y, "_": x}))) == {"Out", "_"}
+
+
+def test_names_of_things_that_cannot_be_asked_are_passed_over():
+    class Foreign:
+        def named_parameters(self):
+            yield "weight", np.ones(2)
+
+    class Broken:
+        def named_parameters(self):
+            raise RuntimeError("no parameters yet")
+
+    class Lazy:
+        def __getattr__(self, name):
+            raise RuntimeError("not loaded")
+
+    class Proxy:
+        @property
+        def __class__(self):
+            raise RuntimeError("nobody")
+    x = leaf(2.0)
+    odd = {"foreign": Foreign(), "broken": Broken(), "mock": Mock(), "lazy": Lazy(), "proxy": Proxy(), "none": None,
+           3: "text", "x": x, "array": np.ones(3), "cls": Foreign, "self": {"deep": {"x": x}}}
+    assert set(by_name(graph.trace(x * 2, names=odd))) == {"x"}
+    assert by_name(graph.trace(x * 2, names=Foreign())) == {}
+
+
+def test_names_are_looked_up_when_it_is_drawn():
+    x = leaf(2.0)
+    names = {"first": x}
+    drawn = graph.draw(x * 3, names=names)
+    names.clear()
+    names["second"] = x
+    assert '"first"' in drawn.page()
+    assert '"second"' not in drawn.page()
 
 
 def test_names_that_are_no_dict_are_refused():
@@ -228,6 +271,29 @@ def test_gradients_that_cannot_be_shown_say_why():
         graph.draw(x * 2, grads=np.ones(3))
     with pytest.raises(ta.ShapeError, match="for one tensor"):
         graph.draw(x * 2, x * 3, grads=np.ones(2))
+    with pytest.raises(TypeError, match="not a number"):
+        graph.draw(x * 2, grads="all")
+    assert graph.trace(x * 2, grads=None).seed is graph.trace(x * 2, grads=np.False_).seed is None
+
+
+def test_gradients_hundreds_of_decades_apart_and_such_that_are_no_numbers():
+    x, y = leaf(1.0, "x"), leaf(1.0, "y")
+    far = graph.draw(x * 1e200 + y * 1e-200, grads=True)
+    assert "1e200" in far.source
+    strengths = labels.Strengths(far.trace)
+    assert [strengths.level(v) for v in far.trace.vertices if v.kind == "leaf"] == [labels.LEVELS, 1]
+    nan = labels.Strengths(graph.trace(x * leaf(2.0), grads=np.float64("nan"))).legend()
+    assert nan == "Some are infinite or NaN, and drawn as the strongest."
+    assert "exactly 0" in labels.Strengths(graph.trace(x * 2.0, grads=0.0)).legend()
+
+
+def test_it_is_told_where_the_walk_began():
+    x = leaf([1.0, 2.0], "x")
+    y = (x * x).sum()
+    begun = [graph.trace(*t, grads=g).seed for t, g in (((y,), True), ((x * 2,), True), ((y, y), True), ((y,), 3.0))]
+    assert begun == ["itself", "sum", "sum", "given"]
+    assert [float(s) for s in graph.trace(y, y, grads=True).seeds.values()] == [2.0]
+    assert [float(s) for s in graph.trace(y, grads=3.0).seeds.values()] == [3.0]
 
 
 def test_width_and_shade_follow_the_norm_on_a_log_scale():
@@ -303,6 +369,21 @@ def test_a_scope_decorates_a_function_and_refuses_what_runs_later_and_odd_names(
         graph.scope("g")(later)
     with pytest.raises(TypeError, match="must be a string"):
         graph.scope(3)
+    with pytest.raises(TypeError, match="is a class; decorate the methods"):
+        graph.scope("c")(type("Layer", (), {}))
+
+
+def test_a_scope_may_be_left_elsewhere():
+    def generator():
+        with graph.scope("a"):
+            yield
+    steps = generator()
+    next(steps)
+    thread = threading.Thread(target=steps.close)
+    thread.start()
+    thread.join()
+    graph.scope("b").__exit__(None, None, None)
+    assert graph.trace(leaf(1.0) * 2).boxes[1:] == ()
 
 
 def test_attention_reads_scale_scores_softmax_weigh():
@@ -346,6 +427,10 @@ def test_boxes_are_folded_by_name_and_unknown_names_refused():
         graph.fold(traced, "heads")
     with pytest.raises(ValueError, match="cannot stay open"):
         graph.fold(traced, -1)
+    assert graph.fold(traced, np.int64(0)) == graph.fold(traced, 0)
+    for bad in (1.5, True, b"a", [1]):
+        with pytest.raises(TypeError, match="it is a number of levels, the name of a box"):
+            graph.fold(traced, bad)
 
 
 def test_gradients_of_a_folded_box_are_added_up():
@@ -390,15 +475,61 @@ def test_a_large_graph_is_folded_first_and_then_cut_and_says_so():
     assert picture.note == "201 nodes; boxes are folded to show them in 21 (max_nodes=None shows all)"
     assert len(picture.shown.vertices) == 21
     picture = graph.draw(y, max_nodes=10)
-    assert picture.note == "201 nodes, of which the newest 9 are shown (max_nodes=None shows all)"
-    assert [v.label for v in picture.shown.vertices] == ["… 12 older nodes", *(f"layer {i}" for i in range(11, 20))]
-    assert str(picture).splitlines()[-2].strip() == "… 12 older nodes"
+    assert picture.note == ("201 nodes; boxes are folded, and 21 are left, of which the newest 9 are shown "
+                            "(max_nodes=None shows all)")
+    assert [v.label for v in picture.shown.vertices] == [
+        "… 12 folded and older nodes", *(f"layer {i}" for i in range(11, 20))]
+    assert str(picture).splitlines()[-2].strip() == "… 12 folded and older nodes"
     assert str(picture).splitlines()[-1] == f"({picture.note})"
     assert "older nodes" in picture.source
     assert "201 nodes" in picture.source.replace("\u00a0", " ")
     assert len(graph.draw(y, max_nodes=None).shown.vertices) == 201
-    with pytest.raises(ValueError, match="needs 2 or more"):
-        graph.draw(y, max_nodes=1)
+    for bad in (1, 0, -3, 2.5, "3"):
+        with pytest.raises(ValueError, match="needs 2 or more, or None"):
+            graph.draw(y, max_nodes=bad)
+
+
+def test_what_is_cut_is_never_the_output_and_what_it_gave_is_seen():
+    h = leaf(1.0, "h")
+    with graph.scope("model"):
+        for i in range(1000):
+            h = h * leaf(1.0, f"w{i}")
+    picture = graph.draw(h, grads=True)
+    (box,) = [v for v in picture.shown.vertices if v.kind == "box"]
+    assert picture.shown.outputs == (box.id,)
+    assert {e.target for e in picture.shown.edges} == {box.id}
+    assert ("rest", box.id) in {(e.source, e.target) for e in picture.shown.edges}
+    old, y = leaf(1.0, "old"), leaf(2.0)
+    early = old * 2
+    for _ in range(50):
+        y = y.tanh()
+    cut = graph.draw(early, y * early, max_nodes=10).shown
+    assert [v.label for v in cut.vertices if v.id in cut.outputs] == ["multiply", "multiply"]
+    assert ("rest", cut.outputs[0]) in {(e.source, e.target) for e in cut.edges}
+
+
+def test_folding_twice_keeps_values_apart():
+    x = leaf([1.0, 2.0, 3.0], "x")
+    with graph.scope("A"):
+        a, b = x * 2.0, x[:2] * 3.0
+    with graph.scope("B"):
+        c = a.sum() + b.sum()
+    traced = graph.trace(c * 1.0, grads=True)
+    twice, once = graph.fold(graph.fold(traced, "A"), 0), graph.fold(traced, 0)
+    assert [(e.source, e.target, e.shape) for e in twice.edges] == [(e.source, e.target, e.shape) for e in once.edges]
+    assert [(e.shape, np.shape(e.grad)) for e in twice.edges if e.source == "b0"] == [((3,), (3,)), ((2,), (2,))]
+    assert [dict(v.params) for v in twice.vertices if v.kind == "box"] == [{"ops": "3"}, {"ops": "3"}]
+
+
+def test_an_op_beside_a_box_in_a_box_of_its_name_is_drawn():
+    x = leaf([1.0, 2.0], "x")
+    with graph.scope("softmax"):
+        with graph.scope("shift"):
+            z = x - 1.0
+        y = z.softmax()
+    picture = graph.draw(y)
+    assert picture.source.count("subgraph") == 2
+    assert picture.render().count(b'class="node') == len(picture.trace.vertices)
 
 
 def test_a_long_chain_is_drawn_without_recursion():
@@ -421,17 +552,24 @@ def test_deep_scopes_are_drawn_without_recursion():
         s.__exit__(None, None, None)
     assert graph.draw(y, max_nodes=None).source.count("subgraph") == 1_500
     assert "boxes are folded" in graph.draw(y, max_nodes=100).note
-    assert len(graph.draw(y, max_nodes=100).shown.vertices) == 100
+    assert graph.fold(graph.trace(y), 0).vertices[1].params == (("ops", "1500"),)
+    shown = graph.draw(y, max_nodes=100).shown
+    assert 98 <= len(shown.vertices) + len(shown.boxes) <= 100      # boxes take room as well
 
 
 def test_what_would_take_graphviz_minutes_is_drawn_plainly():
     x = leaf(np.ones(2), "x")
-    y = x
-    for _ in range(100):
-        y = (y + x).tanh()
-    assert "splines=line" in graph.draw(y).source
+    y, s, t = x, 0.0, 0.0
+    for i in range(100):
+        y, s, t = (y + x).tanh(), s + (x * float(i)).sum(), t + x * 2.0
+    for slow in (y, s, t):
+        assert "splines=line" in graph.draw(slow).source
+        assert graph.draw(slow).render().startswith(b"<svg")
     assert "splines" not in graph.draw(example()).source
-    assert graph.draw(y).render().startswith(b"<svg")
+    h = leaf(np.ones((4, 8)))
+    for _ in range(24):                     # as long as a transformer, and as easy
+        h = h + F.linear(F.layer_norm(h), leaf(np.eye(8)))
+    assert "splines" not in graph.draw(h, max_nodes=None).source
 
 
 # ---------------------------------------------------------------------------------------------------------- compare
@@ -455,6 +593,11 @@ def test_compare_takes_drawn_graphs_and_folds_them_alike():
     assert [box.name for box in both.shown.boxes] == ["a", "b"]
     with pytest.raises(ValueError, match="draw both alike"):
         graph.compare(graphs[0], graph.draw(q * 2))
+    one_sided = graph.compare(q * 2, ta.attention(q, q, q)[0], collapse="attention", max_nodes=50)
+    assert [v.label for v in one_sided.shown.vertices if v.kind == "box"] == ["attention"]
+    for titles in (("a",), (1, None)):
+        with pytest.raises(TypeError, match="give two names"):
+            graph.compare(q * 2, q * 3, titles=titles)
 
 
 def test_the_vanishing_gradient_is_seen():
@@ -494,11 +637,28 @@ def test_ops_of_ones_own_tell_theirs():
     rules = (lambda g, out, x: g * 3 * x ** 2), (lambda g, out, x: g * 3 * x ** 2 + 0)       # two on one line
     cube.defvjp(rules[1])
     assert (formulas.formula(cube), formulas.rule(cube, 0)) == ("x³", "dL/dx = g * 3 * x ** 2 + 0")
+    cube.defvjp(rules[0])
+    assert formulas.rule(cube, 0) == "dL/dx = g * 3 * x ** 2"
     typed = {}
     exec("rule = lambda g, out, x: g", typed)
     cube.defvjp(typed["rule"])
-    formulas.rule.cache_clear()
     assert formulas.rule(cube, 0) == ""     # no source to read: no text, and no error
+
+
+def test_a_rule_that_was_edited_on_disk_is_not_told(tmp_path, monkeypatch):
+    module = tmp_path / "edited_rule.py"
+    module.write_text("rule = lambda g, out, x: g * 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    rule = importlib.import_module("edited_rule").rule
+
+    @ta.primitive
+    def double(x):
+        return x * 2
+    double.defvjp(rule)
+    assert formulas.rule(double, 0) == "dL/dx = g * 2"
+    formulas._code.cache_clear()
+    module.write_text("rule = lambda g, out, x: g * 9\n# longer\n")
+    assert formulas.rule(double, 0) == ""   # what runs is still g * 2
 
 
 def test_tooltips_have_the_formula_and_the_rules():
@@ -530,6 +690,13 @@ def test_RD_01_names_are_text_and_never_dot_syntax(program):
             assert shown.count(line) == 2, line     # as the name of a leaf, and of a box
     assert svg.count('class="node') == 2 * len(NAMES) + 1
     assert svg.count('class="cluster') == len(NAMES)
+    titles = [t.text for t in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}title")]
+    assert all(titles.count(name.replace("  ", " \u00a0")) == 2 for name in NAMES)
+
+
+def test_joiners_and_wide_spaces_are_kept():
+    name = "می\u200cخواهم 👨\u200d👩\u3000!"
+    assert name in texts(graph.draw(leaf(0.0, name)).render())
 
 
 def test_control_characters_are_shown_as_such_and_break_nothing(program):
@@ -711,22 +878,23 @@ def test_the_svg_shrinks_is_not_clipped_follows_dark_and_has_no_ids(program):
 def test_drawing_changes_nothing():
     x = leaf(2.0)
     y = x * x
-    before = graphviz.backend.dot_command.DOT_BINARY
     graph.draw(y, grads=True).render("svg")
-    assert before == graphviz.backend.dot_command.DOT_BINARY
     y.backward()
     assert x.grad == 4.0
 
 
 def test_a_program_that_fails_or_draws_nothing_is_an_error_and_leaves_nothing(tmp_path, monkeypatch):
-    for script, error in (("exit 3", subprocess.CalledProcessError), ("exit 0", RuntimeError)):
+    monkeypatch.setattr(render, "PATIENCE", 1)
+    for script, told in (("echo oops >&2; exit 3", r"gave no picture \(exit code 3\): oops"), ("exit 0", "no picture"),
+                         ("echo hello", "no picture"), ("echo '<svg'", "no picture"), ("sleep 9", "after 1 seconds")):
         fake = tmp_path / "fake"
         fake.write_text(f"#!/bin/sh\n{script}\n")
         fake.chmod(0o755)
         monkeypatch.setattr(render, "find_dot", lambda fake=fake: str(fake))
         picture = graph.draw(example())
-        with pytest.raises(error):
-            picture.save(tmp_path / "x.svg")
+        for name in ("x.svg", "x.png"):
+            with pytest.raises(RuntimeError, match=told):
+                picture.save(tmp_path / name)
         assert os.listdir(tmp_path) == ["fake"]
         assert set(picture._repr_mimebundle_()) == {"text/plain", "text/html"}
 

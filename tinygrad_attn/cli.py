@@ -11,7 +11,6 @@ import io
 import json
 import math
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -141,7 +140,7 @@ def run(out: Path, progress: Callable[[int, int], None] | None) -> dict[str, Any
                              "vertices": len(picture.trace.vertices), "edges": len(picture.trace.edges)}
     try:
         graph["svg"] = str(picture.save(out / "attention.svg"))
-    except (RuntimeError, subprocess.SubprocessError) as error:     # no `dot` program, or one that fails
+    except RuntimeError as error:           # no `dot` program, or one that fails
         graph["svg_missing"] = str(error)
     report: dict[str, Any] = {
         "version": __version__,

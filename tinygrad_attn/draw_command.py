@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import subprocess
+import re
 import sys
 import tempfile
 import traceback
 import webbrowser
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from .errors import GraphError, GraphFreedError
 from .examples import EXAMPLES
 from .graph import Graph, draw
 from .graph.page import film
@@ -54,10 +57,12 @@ def run(args: argparse.Namespace) -> int:
         graph = drawn(args)
     except UsersError:
         return 1
+    except (GraphError, GraphFreedError) as error:
+        raise ValueError(str(error)) from error
     out = args.out or (Path(tempfile.mkdtemp(prefix="tinygrad_attn-")) / "graph.html" if args.open else None)
     try:
         written = graph.save(out, lang=args.lang) if out else None
-    except (RuntimeError, subprocess.SubprocessError) as error:     # no `dot` program, or one that fails
+    except RuntimeError as error:           # no `dot` program, or one that fails
         raise ValueError(str(error)) from error
     if args.json:
         print(json.dumps({**film(graph.shown), "note": graph.note, "written": str(written) if written else None},
@@ -74,11 +79,12 @@ def run(args: argparse.Namespace) -> int:
 def drawn(args: argparse.Namespace) -> Graph:
     """The graph that was asked for."""
     made = made_by(args.what)
-    collapse = int(args.collapse) if (args.collapse or "").lstrip("-").isdecimal() else args.collapse
+    collapse = int(args.collapse) if re.fullmatch(r"-?\d+", args.collapse or "") else args.collapse
     options: dict[str, Any] = {"grads": args.grads, "values": args.values, "collapse": collapse,
                                "max_nodes": args.max_nodes or None}
-    if isinstance(made, Graph):
-        return made
+    if isinstance(made, Graph):             # its own look, but for what was asked
+        return made.looked_at(values=args.values or made.look.values, max_nodes=options["max_nodes"],
+                              collapse=made.look.collapse if collapse is None else collapse, grads=args.grads)
     if isinstance(made, dict) and made and all(isinstance(t, Tensor) for t in made.values()):
         return draw(*made.values(), names=made, **options)
     tensors = tuple(made) if isinstance(made, (tuple, list)) else (made,)
@@ -89,9 +95,14 @@ def drawn(args: argparse.Namespace) -> Graph:
 
 
 def made_by(what: str) -> Any:
-    """What an example, or a function of the user's, returns."""
+    """What an example, or a function of the user's, returns. What that prints goes to the error stream."""
     if what in EXAMPLES:
         return EXAMPLES[what]()
+    with contextlib.redirect_stdout(sys.stderr):
+        return of_the_users(what)
+
+
+def of_the_users(what: str) -> Any:
     module, colon, name = what.partition(":")
     if not (module and colon and name):
         raise ValueError(f"graph: there is no example {what!r}. There are {', '.join(EXAMPLES)}; a function of yours "
@@ -109,9 +120,10 @@ def made_by(what: str) -> Any:
     except Exception:
         traceback.print_exc()
         raise UsersError from None
-    if not hasattr(found, name):
-        raise ValueError(f"graph: module {module!r} has no {name!r}")
-    found = getattr(found, name)
+    try:
+        found = attrgetter(name)(found)
+    except AttributeError:
+        raise ValueError(f"graph: module {module!r} has no {name!r}") from None
     try:
         return found() if callable(found) and not isinstance(found, (Tensor, Graph)) else found
     except Exception:

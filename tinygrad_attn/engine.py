@@ -63,7 +63,7 @@ class ModeChange(ContextDecorator):
         if any(is_later(function) for is_later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
                                                    inspect.isasyncgenfunction)):
             raise TypeError(f"{type(self).__name__}: the body of {function.__name__} runs after the call is over; "
-                            f"write `with {type(self).__name__}():` inside it")
+                            "write the `with` inside it")
         return super().__call__(function)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .engine import ModeChange, current_scope, next_tick
 
 
@@ -27,8 +29,13 @@ class scope(ModeChange):
             raise TypeError(f"scope: its name must be a string, and not {name!r}")
         self.name = name
 
+    def __call__(self, function: Any) -> Any:
+        if isinstance(function, type):
+            raise TypeError(f"scope: {function.__name__} is a class; decorate the methods that compute")
+        return super().__call__(function)
+
     def __enter__(self) -> None:
         current_scope.set((self.name, next_tick(), current_scope.get()))
 
     def __exit__(self, *exception: object) -> None:
-        current_scope.set(current_scope.get()[2])
+        current_scope.set((current_scope.get() or (None, 0, None))[2])      # as a generator may be closed elsewhere

@@ -27,6 +27,7 @@ SHADES = (("#ffffff", "#fffbf5", "#fff4e6", "#ffecd4", "#ffe2be", "#ffd7a5", "#f
           ("#14181d", "#211d19", "#30261d", "#402f20", "#513922", "#624224", "#744c25", "#865625"))
 LINES = (("#b4bcc5", "#c0ae9b", "#c4a27d", "#c79560", "#c98846", "#c97b2f", "#c66d1b", "#c05f08"),
          ("#4b555f", "#5b534c", "#73614f", "#8b6f52", "#a47d54", "#bd8b56", "#d69957", "#f0a858"))
+LONG = 1000                                 # ranks passed by all edges, beyond which Graphviz gets slow
 CAPTION = 48                                # characters a line
 CLASS = "tinygrad"                          # a prefix: the classes of a picture in a notebook are those of the page
 SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "plaintext"}
@@ -42,7 +43,7 @@ def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str =
     digraph = graphviz.Digraph(
         graph_attr={"bgcolor": "white", "rankdir": "TB", "nodesep": "0.25", "ranksep": "0.35", "fontname": FONT,
                     "fontsize": "10", "fontcolor": SOFT, "pad": "0.2", "labelloc": "b", "ordering": "in",
-                    **({"label": _padded(_plain(caption))} if caption else {}),
+                    **({"label": _padded(_in_quotes(caption))} if caption else {}),
                     **({"nslimit": "1", "nslimit1": "1", "splines": "line"} if _crowded(traced) else {})},
         node_attr={"fontname": FONT, "fontsize": "12", "fontcolor": INK, "height": "0.3", "margin": "0.1,0.06"},
         edge_attr={"fontname": FONT, "fontsize": "9", "fontcolor": SOFT, "color": "#7b8794", "arrowsize": "0.6"})
@@ -58,8 +59,8 @@ def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str =
         elif isinstance(item, Box):
             digraph.body.append(
                 f'\tsubgraph "cluster_{item.id}" {{\n\tgraph [label="{_titled(item.name)}" labeljust=l '
-                f'labelloc=t style="rounded,filled" color="#cfd8e1" fillcolor="#f6f8fa" margin=10 '
-                f'class="{CLASS}-cluster"]\n')
+                f'labelloc=t tooltip="{_tip(item.name)}" style="rounded,filled" color="#cfd8e1" '
+                f'fillcolor="#f6f8fa" margin=10 class="{CLASS}-cluster"]\n')
         else:
             digraph.body.append("\t}\n")
     for edge in traced.edges:
@@ -93,7 +94,7 @@ def _nested(traced: Trace) -> Iterator[Vertex | Box | None]:
             open_.pop()
             if open_:
                 yield None
-        elif isinstance(part, Box) and [v.label for v in inside[part.id] if isinstance(v, Vertex)] == [part.name]:
+        elif isinstance(part, Box) and [getattr(v, "label", None) for v in inside[part.id]] == [part.name]:
             yield from inside[part.id]      # a box named softmax around the op softmax alone says nothing
         else:
             yield part
@@ -103,11 +104,15 @@ def _nested(traced: Trace) -> Iterator[Vertex | Box | None]:
 
 def _crowded(traced: Trace) -> bool:
     """Would Graphviz take minutes for beauty? It does if very many edges pass very many ranks."""
-    uses = Counter(edge.source for edge in traced.edges)
-    rank: Counter[str] = Counter()
-    for edge in traced.edges:
-        rank[edge.target] = max(rank[edge.target], rank[edge.source] + 1)
-    return sum(rank[edge.target] - rank[edge.source] for edge in traced.edges if uses[edge.source] > 1) > 2000
+    early: Counter[str] = Counter()
+    for edge in traced.edges:               # each vertex as high as its inputs let it stand
+        early[edge.target] = max(early[edge.target], early[edge.source] + 1)
+    late, moved = dict(early), set[str]()
+    for edge in reversed(traced.edges):     # and as low as its uses do
+        last = late.get(edge.target, 0) - 1
+        late[edge.source] = min(late[edge.source], last) if edge.source in moved else last
+        moved.add(edge.source)
+    return min(sum(rank[edge.target] - rank[edge.source] for edge in traced.edges) for rank in (early, late)) > LONG
 
 
 def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: bool, last: bool) -> dict[str, str]:
@@ -133,7 +138,7 @@ def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: boo
 
 def _edge(edge: Edge, strengths: Strengths | None, shapes: bool) -> dict[str, str]:
     level = strengths.level(edge) if strengths else None
-    look = {"tooltip": _plain(edge.rule or f"argument {edge.argument}")}
+    look = {"tooltip": _tip(edge.rule or str(edge.shape))}
     if shapes and edge.shape:
         look["label"] = f"\u00a0\u00a0{edge.shape}\u00a0"
     if strengths:
@@ -145,18 +150,24 @@ def _edge(edge: Edge, strengths: Strengths | None, shapes: bool) -> dict[str, st
 def _tooltip(vertex: Vertex, rules: Iterable[str]) -> str:
     """What the op computes, and how it sends a gradient back."""
     first = ": ".join(filter(None, [vertex.label, vertex.formula])) or vertex.name or vertex.kind
-    return _plain("\n".join([first, *filter(None, rules)]))
+    return _tip("\n".join([first, *filter(None, rules)]))
 
 
-def _plain(text: str) -> Any:
-    """Text for an attribute: no escape of DOT, no entity and no markup is meant. Lines stay lines."""
-    return the_package().nohtml(_safe(text).replace("\n", r"\n"))
+def _tip(text: str) -> Any:
+    """A tooltip: no escape of DOT, no entity and no markup is meant. Graphviz unescapes it twice."""
+    return the_package().nohtml(_in_quotes(text).replace("&#92;", "&#92;&#92;"))
+
+
+def _in_quotes(text: str) -> str:
+    """Lines of plain text for an attribute in quotes."""
+    return _safe(text).replace("\n", r"\n")
 
 
 def _safe(text: str) -> str:
     """Text in which nothing is special: no quote, no &, and no backslash, which Graphviz would read even as an entity:
     as two it reads one."""
-    printable = "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+    printable = "".join("�" if c != "\n" and (unicodedata.category(c) in ("Cc", "Cs") or c in "\ufffe\uffff") else c
+                        for c in text)      # of what XML cannot hold
     return printable.replace("&", "&amp;").replace("\\", "&#92;&#92;").replace('"', "&quot;")
 
 
@@ -179,7 +190,7 @@ def _width(lines: list[str], size: int) -> float:
 
 def _titled(name: str) -> str:
     """A name for the left end of a box's top, and room beside it, for edges to come in by."""
-    return _safe(name).replace("\n", r"\n") + "\u00a0" * min(4 * len(name), 32) + r"\l"
+    return _in_quotes(name) + "\u00a0" * min(4 * len(name), 32) + r"\l"
 
 
 def _padded(text: str) -> str:

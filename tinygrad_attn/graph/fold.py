@@ -8,6 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from .trace import Box, Edge, Trace, Vertex
 
 
@@ -20,57 +22,58 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
     if collapse is None:
         return traced
     folded = _folded(traced.boxes, collapse)
-    into = {v.id: folded.get(v.box) or v.id if v.box else v.id for v in traced.vertices}
-    vertices: list[Vertex] = []
+    into = {v.id: (folded.get(v.box) if v.box else None) or v.id for v in traced.vertices}
+    inside: dict[str, list[Vertex]] = {}
+    for v in traced.vertices:
+        if into[v.id] != v.id:
+            inside.setdefault(into[v.id], []).append(v)
     merged: dict[tuple[Any, ...], Edge] = {}
-    names = {box.id: box.name for box in traced.boxes}
-    insides: dict[str, list[Vertex]] = {}
-    for vertex in traced.vertices:
-        if into[vertex.id] == vertex.id:
-            vertices.append(vertex)
-            continue
-        inside = insides.setdefault(into[vertex.id], [])
-        if not inside:
-            vertices.append(Vertex(into[vertex.id], "box", names[into[vertex.id]], None, (), ""))
-        inside.append(vertex)
-    arguments: Counter[str] = Counter()
     oldest: dict[tuple[Any, ...], str] = {}
+    arguments: Counter[str] = Counter()
     for k, edge in enumerate(traced.edges):
         source, target = into[edge.source], into[edge.target]
         if source == target:
             continue
-        key = (edge.source, target) if target in insides else (k,)
+        key = (edge.origin, target) if target in inside else (k,)
         if key in merged:
             # The walk goes back: of the uses, those by the oldest op come last, in the order of its arguments.
             total = edge.total if edge.target == oldest[key] else merged[key].total
             merged[key] = replace(merged[key], grad=_sum(merged[key].grad, edge.grad), total=total)
-        else:
-            oldest[key] = edge.target
-            merged[key] = replace(edge, source=source, target=target,
-                                  argument=arguments[target] if target in insides else edge.argument,
-                                  rule="" if target in insides else edge.rule)
+            continue
+        oldest[key] = edge.target
+        merged[key] = replace(edge, source=source, target=target)
+        if target in inside:
+            merged[key] = replace(merged[key], argument=arguments[target], parameter="", rule="")
             arguments[target] += 1
-    leaving = {edge.source for edge in traced.edges if into[edge.source] != into[edge.target]} | set(traced.outputs)
-    outer = {box.id: box.outer for box in traced.boxes}
-    takes: dict[str, list[tuple[int, ...]]] = {box: [] for box in insides}
+    takes: dict[str, list[tuple[int, ...]]] = {box: [] for box in inside}
     for edge in merged.values():
         if edge.target in takes:
             takes[edge.target].append(edge.shape)
-    closed = {v.id: _closed(v, insides[v.id], takes[v.id], leaving, outer[v.id]) for v in vertices if v.id in insides}
-    gone = {box.id for box in traced.boxes if box.id in folded}
-    return replace(traced, vertices=tuple(closed.get(v.id, v) for v in vertices), edges=tuple(merged.values()),
+    leaving = {edge.source for edge in traced.edges if into[edge.source] != into[edge.target]} | set(traced.outputs)
+    box_of = {box.id: box for box in traced.boxes}
+    last = {inner[-1].id: box for box, inner in inside.items()}     # a box stands where its last op stood
+    vertices = [_closed(box_of[last[v.id]], inside[last[v.id]], takes[last[v.id]], leaving) if v.id in last else v
+                for v in traced.vertices if into[v.id] == v.id or v.id in last]
+    return replace(traced, vertices=tuple(vertices), edges=tuple(merged.values()),
                    outputs=tuple(dict.fromkeys(into[v] for v in traced.outputs)),
-                   boxes=tuple(box for box in traced.boxes if box.id not in gone))
+                   seeds={into[v]: seed for v, seed in traced.seeds.items()},
+                   boxes=tuple(box for box in traced.boxes if box.id not in folded))
 
 
 def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> dict[str, str]:
     """For each box that is not shown, the folded one that it is in, or is."""
-    if isinstance(collapse, int) and collapse < 0:
-        raise ValueError(f"graph: collapse={collapse} levels of boxes cannot stay open; 0 folds them all")
-    wanted = {collapse} if isinstance(collapse, str) else collapse
-    if not isinstance(wanted, int) and (unknown := set(wanted) - {box.name for box in boxes}):
-        raise ValueError(f"graph: collapse names no box: {', '.join(sorted(map(str, unknown)))}; the boxes are "
-                         f"{', '.join(sorted({box.name for box in boxes})) or 'none'}")
+    wanted: int | set[str]
+    if isinstance(collapse, (int, np.integer)) and not isinstance(collapse, bool):
+        wanted = int(collapse)
+        if wanted < 0:
+            raise ValueError(f"graph: collapse={wanted} levels of boxes cannot stay open; 0 folds them all")
+    elif isinstance(collapse, str) or (isinstance(collapse, Collection) and all(isinstance(n, str) for n in collapse)):
+        wanted = {collapse} if isinstance(collapse, str) else set(collapse)
+        if unknown := wanted - {box.name for box in boxes}:
+            raise ValueError(f"graph: collapse names no box: {', '.join(sorted(unknown))}; the boxes are "
+                             f"{', '.join(sorted({box.name for box in boxes})) or 'none'}")
+    else:
+        raise TypeError(f"graph: collapse={collapse!r}; it is a number of levels, the name of a box, or several names")
     into: dict[str, str] = {}
     depth: dict[str | None, int] = {None: -1}
     for box in boxes:
@@ -82,15 +85,14 @@ def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> di
     return into
 
 
-def _closed(vertex: Vertex, inside: list[Vertex], takes: list[tuple[int, ...]], leaving: set[str],
-            outer: str | None) -> Vertex:
-    """The vertex of a folded box, with what goes in and comes out."""
+def _closed(box: Box, inside: list[Vertex], takes: list[tuple[int, ...]], leaving: set[str]) -> Vertex:
+    """The vertex of a folded box, with what goes in and comes out. Inside may be a box that was folded before."""
     out = [v for v in inside if v.id in leaving] or inside[-1:]
+    ops = sum(int(dict(v.params).get("ops", 1)) for v in inside if v.kind in ("op", "box"))
     one = out[0] if len(out) == 1 else None
-    return replace(vertex, shape=out[-1].shape, dtype=out[-1].dtype, box=outer, name=one.name if one else None,
-                   formula=f"{_listed(takes)} → {_listed([v.shape for v in out])}",
-                   params=(("ops", str(sum(v.kind == "op" for v in inside))),),
-                   value=one.value if one else None, grad=one.grad if one else None)
+    return Vertex(box.id, "box", box.name, one.name if one else None, out[-1].shape, out[-1].dtype,
+                  (("ops", str(ops)),), box.outer, f"{_listed(takes)} → {_listed([v.shape for v in out])}",
+                  one.value if one else None, one.grad if one else None)
 
 
 def _listed(shapes: list[tuple[int, ...]]) -> str:
@@ -101,34 +103,43 @@ def _sum(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else a + b
 
 
+def size(traced: Trace) -> int:
+    """How much there is to draw: vertices, and boxes around them."""
+    return len(traced.vertices) + len(traced.boxes)
+
+
 def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None shows all") -> Trace:
-    """The graph in at most `max_nodes` vertices: boxes are folded, the innermost first; if that is not enough, the
-    oldest vertices are left out. `note` says so."""
-    if max_nodes is None or len(traced.vertices) <= max_nodes:
+    """The graph in at most `max_nodes`, vertices and boxes: boxes are folded, the innermost first; if that is not
+    enough, the oldest vertices are left out. `note` says so."""
+    if max_nodes is not None and (not isinstance(max_nodes, (int, np.integer)) or max_nodes < 2):
+        raise ValueError(f"graph: max_nodes={max_nodes!r}; a picture needs 2 or more, or None for all")
+    if max_nodes is None or size(traced) <= max_nodes:
         return traced
-    if max_nodes < 2:
-        raise ValueError(f"graph: max_nodes={max_nodes}; a picture needs 2 or more, or None for all")
-    n = len(traced.vertices)
+    whole, folded = traced, ""
     if traced.boxes:
-        fitting = bisect_right(range(_depth(traced.boxes)), max_nodes, key=lambda k: len(fold(traced, k).vertices))
-        folded = fold(traced, max(fitting - 1, 0))
+        fitting = bisect_right(range(_depth(traced.boxes)), max_nodes, key=lambda k: size(fold(whole, k)))
+        traced, folded = fold(whole, max(fitting - 1, 0)), "boxes are folded"
         if fitting:
-            return replace(folded, note=f"{n:,} nodes; boxes are folded to show them in {len(folded.vertices):,} "
-                                        f"({remedy})")
-        traced = folded
-    newest = traced.vertices[-(max_nodes - 1):]
-    kept = {v.id for v in newest} | {"rest"}
-    left_out = len(traced.vertices) - len(newest)
-    rest = Vertex("rest", "rest", f"… {left_out:,} older nodes", None, (), "")
-    edges: dict[tuple[str, str, int], Edge] = {}
+            return replace(traced, note=f"{len(whole.vertices):,} nodes; {folded} to show them in "
+                                        f"{len(traced.vertices):,} ({remedy})")
+    others = [v.id for v in traced.vertices if v.id not in traced.outputs]
+    outputs = traced.outputs[-(max_nodes - 1):]
+    kept = {*outputs, *others[len(others) - (max_nodes - 1 - len(outputs)):]}
+    left_out = len(traced.vertices) - len(kept)
+    rest = Vertex("rest", "rest", f"… {left_out:,} {'folded and ' if folded else ''}older nodes", None, (), "")
+    edges: dict[tuple[str, str, Any], Edge] = {}
     for edge in traced.edges:
-        if edge.target in kept:
-            moved = edge if edge.source in kept else replace(edge, source="rest")
-            edges.setdefault((moved.source, moved.target, moved.argument), moved)
-    boxes = _around({v.box for v in newest}, traced.boxes)
-    return replace(traced, vertices=(rest, *newest), edges=tuple(edges.values()), boxes=boxes,
-                   outputs=tuple(dict.fromkeys(v if v in kept else "rest" for v in traced.outputs)),
-                   note=f"{n:,} nodes, of which the newest {len(newest):,} are shown ({remedy})")
+        source, target = (end if end in kept else "rest" for end in (edge.source, edge.target))
+        if source != target:
+            key = source, target, edge.origin if target == "rest" else edge.argument
+            edges.setdefault(key, replace(edge, source=source, target=target))
+    vertices = (rest, *(v for v in traced.vertices if v.id in kept))
+    shown = f"of which the newest {len(kept):,} are shown ({remedy})"
+    return replace(traced, vertices=vertices, edges=tuple(edges.values()), outputs=outputs,
+                   boxes=_around({v.box for v in vertices}, traced.boxes),
+                   seeds={v: seed for v, seed in traced.seeds.items() if v in kept},
+                   note=f"{len(whole.vertices):,} nodes; {folded}, and {len(traced.vertices):,} are left, {shown}"
+                        if folded else f"{len(whole.vertices):,} nodes, {shown}")
 
 
 def _depth(boxes: Collection[Box]) -> int:

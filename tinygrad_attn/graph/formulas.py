@@ -1,7 +1,8 @@
 """What an op computes, and how it sends a gradient back, as text: read from its docstring and from its rule.
 
-The rule is read from the source of the very function that the walk calls, so it cannot say anything else. Where there
-is no source to read, as for a rule typed into a plain interpreter, there is no text.
+The rule is read from the source of the very function that the walk calls, and only if that source still compiles to
+it, so it cannot say anything else. Where there is no such source, as for a rule typed into a plain interpreter, there
+is no text.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from ..engine import Primitive, no_derivative
@@ -18,7 +20,6 @@ from ..engine import Primitive, no_derivative
 LONGEST = 8                                 # lines of a rule
 
 
-@lru_cache(maxsize=1024)
 def formula(op: Primitive) -> str:
     """What the op computes: the first sentence of its docstring, or, if it has none, its code.
 
@@ -35,7 +36,6 @@ def parameter(op: Primitive, argument: int) -> str:
     return names[argument] if argument < op.arity else f"{names[op.arity + len(op.keywords)]}[{argument}]"
 
 
-@lru_cache(maxsize=4096)
 def rule(op: Primitive, argument: int) -> str:
     """The vjp of one argument: as code, or in the words of its docstring. Of one that has none it says so."""
     vjp: Any = op.joint or op.vjps[argument]
@@ -52,16 +52,18 @@ def _first_sentence(docstring: str | None) -> str:
     return re.split(r"(?<=[^.\s])\.\s+(?=[A-Z])", paragraph)[0].removesuffix(".").replace("`", "")
 
 
+@lru_cache(maxsize=1024)
 def _code(function: Callable[..., Any]) -> str:
     """What a function returns: of a lambda its body, of others the docstring, or the lines of the body."""
     try:
         lines, _ = inspect.findsource(function)
-        functions = _functions("".join(lines))
-        node = next(functions[place] for place in _places(function) if place in functions)
-    except (OSError, TypeError, SyntaxError, AttributeError, StopIteration):    # no source, or another than this
+        node = _functions("".join(lines)).get(function.__code__)
+    except (OSError, TypeError, SyntaxError, AttributeError):   # there is no source
         return ""
     if isinstance(node, ast.Lambda):
         return ast.unparse(node.body)
+    if node is None or not node.body:
+        return ""
     if said := ast.get_docstring(node):
         return _first_sentence(said)
     if len(node.body) == 1 and isinstance(node.body[0], ast.Return) and node.body[0].value:
@@ -70,21 +72,27 @@ def _code(function: Callable[..., Any]) -> str:
     return "\n".join([*code[:LONGEST], "…"] if len(code) > LONGEST else code)
 
 
-def _places(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
-    """Where a function may stand in its source. Several lambdas may share a line: the columns of the expression that
-    one returns, which are those of some instruction of it, tell them apart."""
-    code = function.__code__
-    return list(code.co_positions()) if code.co_name == "<lambda>" else [(code.co_firstlineno, code.co_name)]
-
-
 @lru_cache(maxsize=16)
-def _functions(source: str) -> dict[tuple[Any, ...], ast.Lambda | ast.FunctionDef]:
-    """All functions of a source, by place."""
-    found: dict[tuple[Any, ...], ast.Lambda | ast.FunctionDef] = {}
+def _functions(source: str) -> dict[CodeType, ast.Lambda | ast.FunctionDef]:
+    """All functions of a source by what they compile to. Code objects are equal if they do the same at the same place.
+
+    Several lambdas may share a line: the columns of the expression that one returns, which are those of some
+    instruction of it, tell them apart.
+    """
+    places: dict[Any, ast.Lambda | ast.FunctionDef] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Lambda):
             body = node.body
-            found[body.lineno, body.end_lineno, body.col_offset, body.end_col_offset] = node
+            places[body.lineno, body.end_lineno, body.col_offset, body.end_col_offset] = node
         elif isinstance(node, ast.FunctionDef):
-            found[min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.name] = node
+            places[min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.name] = node
+    found: dict[CodeType, ast.Lambda | ast.FunctionDef] = {}
+    pending = [compile(source, "<source>", "exec", dont_inherit=True)]
+    while pending:
+        code = pending.pop()
+        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        candidates = code.co_positions() if code.co_name == "<lambda>" else [(code.co_firstlineno, code.co_name)]
+        function = next((places[place] for place in candidates if place in places), None)
+        if function:
+            found[code] = function
     return found

@@ -18,7 +18,7 @@ MOST = 5                                    # rows and columns of an array that 
 
 def norm(array: Any) -> float:
     """The root of the sum of squares, also where the squares would overflow or underflow."""
-    values = np.abs(np.asarray(array, float)).ravel()
+    values = np.abs(np.asarray(array)).astype(float).ravel()
     largest = values.max(initial=0.0)
     if not largest or not math.isfinite(largest):
         return float(largest)
@@ -39,28 +39,30 @@ class Strengths:
 
     def of(self, n: float) -> int:
         """The level of a norm."""
-        if not math.isfinite(n):
-            return LEVELS
         if not n:
             return 0
-        below = math.log10(self.strongest / n) if n < self.strongest else 0.0
+        if not math.isfinite(n):
+            return LEVELS
+        below = math.log10(self.strongest) - math.log10(n)
         return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
 
     def legend(self, lang: str = "en") -> str:
         """What the levels mean, in the numbers of this picture."""
-        words, weakest = say(lang), min((n for n in self.norms.values() if n), default=0.0)
-        if not self.strongest or not weakest:
-            return words["all_zero"]
-        if self.strongest < 10 * weakest:
-            return words["all_alike"].format(weakest=said(weakest), strongest=said(self.strongest))
-        return words["legend"].format(strongest=said(self.strongest), weakest=said(self.strongest / 10 ** DECADES))
+        words, finite = say(lang), [n for n in self.norms.values() if n and math.isfinite(n)]
+        least = self.strongest / 10 ** DECADES
+        text = (words["legend"].format(strongest=said(self.strongest), weakest=said(least)) if finite and
+                10 * min(finite) <= self.strongest else words["all_alike"].format(
+                    weakest=said(min(finite)), strongest=said(self.strongest)) if finite else "")
+        if not all(map(math.isfinite, self.norms.values())):
+            return f"{text} {words['not_finite']}".strip()
+        return text or words["all_zero"]
 
 
 def said(x: float) -> str:
     """Two digits of a number, written out unless that is long."""
     if not x or 1e-4 <= x < 1e6:
         return np.format_float_positional(x, 2, fractional=False, trim="-")
-    return np.format_float_scientific(x, 1, trim="-", exp_digits=1).replace(".e", "e")
+    return np.format_float_scientific(x, 1, trim="-", exp_digits=1).replace(".e", "e").replace("e+", "e")
 
 
 def written(array: Any) -> list[str]:

@@ -54,7 +54,7 @@ function visible() {
   data.edges.forEach((e, k) => {
     const source = shownAs(e.source), target = shownAs(e.target);
     if (source === target) return;
-    const key = nodes.get(target).inside ? e.source + " " + target : "e" + k;     // a box takes a value once
+    const key = nodes.get(target).inside ? e.origin + " " + target : "e" + k;     // a box takes a value once
     if (!edges.has(key)) edges.set(key, { source, target, uses: [] });
     edges.get(key).uses.push(e);
   });
@@ -314,8 +314,10 @@ function part(title, a) { return [tag("h3", "", title), a ? heatmap(a, title) : 
 
 // ------------------------------------------------------------------------------------------------ the film
 const isSent = e => e.grad !== null && (stepOf.get(e.target) || Infinity) <= step;
-const sharesOf = v => uses(v).filter(e => e.grad !== null), got = v => uses(v).filter(isSent);    // all, and those sent by now
-const complete = v => v.grad !== null && sharesOf(v).every(isSent);
+const seedOf = new Map(data.seeds.map(s => [s.id, { grad: s.grad, level: s.level, sum: s.level, seed: true }]));
+const sharesOf = v => [...(seedOf.has(v.id) ? [seedOf.get(v.id)] : []), ...uses(v).filter(e => e.grad !== null)];
+const got = v => sharesOf(v).filter(e => e.seed || isSent(e));      // all shares, and those that have come by now
+const complete = v => v.grad !== null && got(v).length === sharesOf(v).length;
 function soFar(v) {                         // the gradient as it has come by now, or nothing
   const sent = got(v), last = sent[sent.length - 1];
   return v.grad === null ? null : complete(v) ? v.grad : last ? last.total || last.grad : null;
@@ -366,7 +368,7 @@ function explain() {
   if (!data.steps.length) return now.append(tag("p", "", words.nothing));
   if (!current) {
     now.append(tag("h2", "", words.begin), tag("p", "", words["begin_" + data.seed]), tag("p", "", words.means));
-    for (const id of data.outputs) { const v = vertexOf.get(id); if (v.grad) now.append(...part([nameOf(v), pathOf(v.box)].filter(Boolean).join(" · "), v.grad)); }
+    for (const s of data.seeds) { const v = vertexOf.get(s.id); now.append(...part([nameOf(v), pathOf(v.box)].filter(Boolean).join(" · "), s.grad)); }
     return;
   }
   const inputs = into(current), rules = inputs.map(e => e.grad === null ? "" : e.rule).join("\n"), names = text => new RegExp(`(^|[^\\w.])${text}\\b`).test(rules.replace(/^dL\/d\S+/gm, ""));
@@ -403,9 +405,9 @@ function sums() {
   list.replaceChildren();
   for (const v of data.vertices) {
     const all = sharesOf(v), sent = got(v);
-    if (!sent.length || (v.kind !== "leaf" && all.length < 2)) continue;
+    if (!sent.length || (v.kind !== "leaf" && all.length < 2) || (v.kind === "leaf" && sent.every(e => e.seed) && all.length > 1)) continue;
     const items = all.length < 2 ? [] : [tag("ul", "", ...sent.map(e => tag("li", stepOf.get(e.target) === step ? "latest" : "",
-      `${words.from} ${titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${e.grad.norm}`}`)))];
+      `${words.from} ${e.seed ? words.itself : titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${e.grad.norm}`}`)))];
     const about = [v.box ? `${words.inside} ${pathOf(v.box)}` : "", all.length > 1 ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""].filter(Boolean).join(" · ");
     const fresh = all.length < 2 && stepOf.get(sent[0].target) === step;
     const entry = tag("div", "entry" + (fresh ? " latest" : ""), tag("h3", "", nameOf(v), " ", tag("span", "where-to", about)), ...items,

@@ -28,7 +28,7 @@ def page(traced: Trace, folded: Collection[str] = (), *, lang: str = "en", shape
     """The page, with the boxes in `folded` closed to begin with."""
     words, folder = say(lang), Path(__file__).parent
     data = json.dumps({**film(traced, lang), "folded": sorted(folded), "shapes": shapes, "words": words},
-                      separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+                      separators=(",", ":"), allow_nan=False)
     parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js",
                                                                             "dagre.min.js")}
     shown = {key: html.escape(text) for key, text in words.items()}
@@ -47,7 +47,7 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
     """What there is to see, ready for JSON: the steps are the ops that send gradients, in the order of the walk."""
     strengths = Strengths(traced)
     most = LARGEST if len(traced.vertices) <= MANY else LARGEST // 3
-    uses: dict[str, int] = {}
+    uses: dict[str, int] = dict.fromkeys(traced.seeds, 1)
     for edge in traced.edges:
         uses[edge.source] = uses.get(edge.source, 0) + (edge.grad is not None)
     sending = {edge.target for edge in traced.edges if edge.grad is not None}
@@ -60,12 +60,15 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
 
     def of_edge(e: Edge) -> dict[str, Any]:
         several = uses[e.source] > 1
-        return {"source": e.source, "target": e.target, "order": e.argument, "parameter": e.parameter, "rule": e.rule,
-                "shape": str(e.shape) if e.shape else "", "grad": sight(e.grad, most), "level": strengths.level(e),
+        return {"source": e.source, "target": e.target, "origin": e.origin, "order": e.argument,
+                "parameter": e.parameter, "rule": e.rule, "shape": str(e.shape) if e.shape else "",
+                "grad": sight(e.grad, most), "level": strengths.level(e),
                 "total": sight(e.total, most) if several else None,
                 "sum": strengths.of(norm(e.total)) if several and e.total is not None else strengths.level(e)}
 
-    return {"seed": traced.seed,
+    seeds = [{"id": v, "grad": sight(seed, most), "level": strengths.of(norm(seed))}
+             for v, seed in traced.seeds.items()]
+    return {"seed": traced.seed, "seeds": seeds,
             "vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
             "boxes": [{"id": box.id, "name": box.name, "outer": box.outer} for box in traced.boxes],
             "outputs": traced.outputs, "steps": [v.id for v in reversed(traced.vertices) if v.id in sending],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 from ..files import write_whole
 from ..tensor import Tensor
 from .dot import dot
-from .fold import fit, fold
+from .fold import fit, fold, size
 from .outline import outline
 from .page import framed, page
 from .render import render
-from .trace import Box, Trace, trace
+from .trace import Box, Trace, named, trace
 from .words import say
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
-PAGE = 1000                                 # nodes that a page can lay out in seconds
+PAGE, OPEN = 500, 200                       # what a page can lay out in seconds, and what it opens with at most
 Collapse = int | str | Collection[str] | None
 
 
@@ -48,8 +48,9 @@ def draw(*tensors: Tensor, names: Any = None, values: bool = False, grads: Any =
         x () = 3 grad 6
       1
     """
-    look = Look(values, shapes, collapse, max_nodes)
-    return Graph(trace(*tensors, names=names, grads=grads), look, tensors, names)
+    called = named(names)                   # now: locals() is another dict later
+    return Graph(trace(*tensors, names=called, grads=grads), Look(values, shapes, collapse, max_nodes),
+                 lambda: trace(*tensors, names=called, grads=any(t.requires_grad for t in tensors)))
 
 
 def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a", "b"), **options: Any) -> Graph:
@@ -67,26 +68,35 @@ def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a"
       x grad 0.001
       0.001
     """
-    options = {"grads": True, **options}
-    one, two = (x if isinstance(x, Graph) else draw(x, **options) for x in (a, b))
+    if len(titles) != 2 or not all(isinstance(title, str) for title in titles):
+        raise TypeError(f"graph.compare: titles={titles!r}; give two names, of the one graph and of the other")
+    look = {key: options.pop(key) for key in ("collapse", "max_nodes") if key in options}     # of both together
+    one, two = (x if isinstance(x, Graph) else draw(x, **{"grads": True, **options}) for x in (a, b))
     if bool(one.trace.seed) != bool(two.trace.seed):
         raise ValueError("graph.compare: one graph was drawn with grads=, the other without; draw both alike")
-    left, right = _as_box(one.trace, titles[0], "a"), _as_box(two.trace, titles[1], "b")
-    both = Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 left.boxes + right.boxes, left.seed and (left.seed if left.seed == right.seed else "given"))
-    collapse = one.look.collapse
-    return Graph(both, replace(one.look, collapse=collapse + 1 if isinstance(collapse, int) else collapse))
+    collapse = look.pop("collapse", one.look.collapse)
+    collapse = collapse + 1 if isinstance(collapse, int) else collapse         # the two are boxes themselves
+    return Graph(_side_by_side(one.trace, two.trace, titles), replace(one.look, collapse=collapse, **look),
+                 lambda: _side_by_side(one.traced_with_gradients(), two.traced_with_gradients(), titles))
+
+
+def _side_by_side(one: Trace, two: Trace, titles: Sequence[str]) -> Trace:
+    """Both graphs in one, each in a box, with ids of its own."""
+    left, right = _as_box(one, titles[0], "a"), _as_box(two, titles[1], "b")
+    return Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
+                 left.boxes + right.boxes, left.seed if left.seed == right.seed else "given",
+                 {**left.seeds, **right.seeds})
 
 
 def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
-    """The same graph in one box, with ids of its own."""
     def own(name: str | None) -> str:
         return f"{prefix}{name}" if name else f"{prefix}b"
     return Trace(tuple(replace(v, id=own(v.id), box=own(v.box)) for v in traced.vertices),
-                 tuple(replace(e, source=own(e.source), target=own(e.target)) for e in traced.edges),
+                 tuple(replace(e, source=own(e.source), target=own(e.target), origin=own(e.origin))
+                       for e in traced.edges),
                  tuple(map(own, traced.outputs)),
                  (Box(own(None), title, None), *(Box(own(b.id), b.name, own(b.outer)) for b in traced.boxes)),
-                 traced.seed)
+                 traced.seed, {own(v): seed for v, seed in traced.seeds.items()})
 
 
 @dataclass(frozen=True)
@@ -106,11 +116,9 @@ class Graph:
     `.note` says what is left out.
     """
 
-    def __init__(self, traced: Trace, look: Look | None = None, tensors: tuple[Tensor, ...] = (),
-                 names: Any = None) -> None:
-        self.trace, self.look = traced, look or Look()
+    def __init__(self, traced: Trace, look: Look | None = None, again: Callable[[], Trace] | None = None) -> None:
+        self.trace, self.look, self._again = traced, look or Look(), again
         self.shown = fit(fold(traced, self.look.collapse), self.look.max_nodes)
-        self._drawn_from = tensors, names
 
     @property
     def note(self) -> str:
@@ -135,15 +143,23 @@ class Graph:
         If no gradients were drawn, the walk back is made now; the graph must not be freed by then. `lang` is "en" or
         "pt", Brazilian Portuguese.
         """
-        traced, (tensors, names) = self.trace, self._drawn_from
-        if not traced.seed and any(t.requires_grad for t in tensors):
-            traced = trace(*tensors, names=names, grads=True)
-        most = self.look.max_nodes
-        whole = (fit(traced, most) if most is not None and most <= PAGE else
-                 fit(traced, PAGE, f"a page lays out no more than {PAGE:,}"))
-        open_ = {box.id for box in fold(whole, self.look.collapse).boxes} if not whole.note else None
-        closed = [box.id for box in whole.boxes if open_ is not None and box.id not in open_]
+        traced, limit, remedy = self.traced_with_gradients(), PAGE, f"a page lays out no more than {PAGE}"
+        if self.look.max_nodes is not None and self.look.max_nodes < PAGE:
+            limit, remedy = self.look.max_nodes, "max_nodes= sets how many"
+        whole = traced if size(traced) <= limit else fit(fold(traced, self.look.collapse), limit, remedy)
+        opened = fit(fold(whole, self.look.collapse) if whole is traced else whole, max(OPEN, 2))
+        still = {box.id for box in opened.boxes}
+        closed = [box.id for box in whole.boxes if box.id not in still] if "rest" not in [
+            v.kind for v in opened.vertices] else [box.id for box in whole.boxes if box.outer is None]
         return page(whole, closed, lang=lang, shapes=self.look.shapes)
+
+    def looked_at(self, *, grads: bool = False, **look: Any) -> Graph:
+        """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes`, `grads` as in `draw`."""
+        return Graph(self.traced_with_gradients() if grads else self.trace, replace(self.look, **look), self._again)
+
+    def traced_with_gradients(self) -> Trace:
+        """The trace; if it was made without gradients, another, now, if any can flow."""
+        return self.trace if self.trace.seed or not self._again else self._again()
 
     def save(self, path: str | os.PathLike[str], *, lang: str = "en") -> Path:
         """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html); the

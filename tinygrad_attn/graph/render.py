@@ -6,12 +6,15 @@ import html
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-from .dot import CLASS, COLOURS, LINES, SHADES, the_package
+from .dot import CLASS, COLOURS, LINES, SHADES
 
+PATIENCE = 60                               # seconds
+WHOLE = {"svg": (b"<svg", b"</svg>"), "png": (b"\x89PNG", b"IEND"), "pdf": (b"%PDF", b"%%EOF")}
 MISSING = ("no `dot` program was found to draw with: python3 -m pip install graphviz-pure brings one (the extra "
            "[graph]), as does Graphviz itself. A page (.html) and DOT text (.dot) need none")
 
@@ -27,22 +30,24 @@ def find_dot() -> str | None:
 
 
 def render(source: str, format: str, title: str = "") -> bytes:
-    """The picture as bytes; an SVG has the title, for those who hear it. If no `dot` program is found, a RuntimeError
-    says what to install."""
-    graphviz, binary = the_package(), find_dot()
+    """The picture as bytes; an SVG has the title, for those who hear it. If no `dot` program is found, if it fails, or
+    if it takes longer than a minute, a RuntimeError says what to do."""
+    binary = find_dot()
     if binary is None:
         raise RuntimeError(MISSING)
     if format == "pdf" and Path(binary).stem == "graphviz-pure":
         raise RuntimeError("graph: the wheel graphviz-pure draws .svg and .png, but no .pdf; install Graphviz itself "
                            "(https://graphviz.org/download), or print the page, .html, to a PDF")
-    dot_command = graphviz.backend.dot_command
-    before, dot_command.DOT_BINARY = dot_command.DOT_BINARY, Path(binary)
     try:
-        picture = bytes(graphviz.Source(source).pipe(format=format, quiet=True))
-    finally:
-        dot_command.DOT_BINARY = before
-    if not picture:
-        raise RuntimeError(f"{binary} drew nothing")
+        run = subprocess.run([binary, f"-T{format}"], input=source.encode(), capture_output=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"graph: {binary} was still at its layout after {PATIENCE} seconds; draw less (collapse=, "
+                           "max_nodes=), or save the page, .html") from None
+    picture, said = run.stdout, run.stderr.decode(errors="replace").strip()
+    begins, ends = WHOLE[format]
+    if run.returncode or begins not in picture[:2000] or ends not in picture[-2000:]:
+        raise RuntimeError(f"graph: {binary} gave no picture (exit code {run.returncode})"
+                           + (f": {said[:500]}" if said else ""))
     return at_home(picture.decode(), title).encode() if format == "svg" else picture
 
 

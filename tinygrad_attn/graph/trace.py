@@ -6,8 +6,9 @@ trace, in every run.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from .. import ops
 from ..anomaly import Watcher
-from ..engine import Node, Primitive, Value, backpropagate, enable_grad, freed, topological_order
+from ..engine import Node, Primitive, Value, backpropagate, enable_grad, freed, operand, topological_order
 from ..errors import GraphError, GraphFreedError, ShapeError
 from ..tensor import Tensor
 from .formulas import formula, parameter, rule
@@ -51,6 +52,7 @@ class Edge:
     target: str
     argument: int
     shape: tuple[int, ...]
+    origin: str                             # whose value it is: the source, or, of a folded box, the vertex inside it
     parameter: str = ""                     # what the op calls this argument
     rule: str = ""                          # how the op makes a gradient for it
     grad: Any = field(default=None, repr=False, compare=False)      # what this use sends back
@@ -72,7 +74,8 @@ class Trace:
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
     boxes: tuple[Box, ...] = ()             # an outer one before those inside it
-    seed: Seed | None = None                # where the walk back began, if gradients were asked for
+    seed: Seed | None = None                # where the walk back began, if gradients were asked for, and with what
+    seeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     note: str = ""                          # what is not shown
 
 
@@ -97,9 +100,9 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
         if node.out is None:
             raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward(), or with grads=True instead of "
                                   "backward(): that walks back by itself and frees nothing")
-    given = _names(names, nodes, tensors)
-    ledger = _Ledger()
-    if grads is not False:
+    given = _called(names, nodes, tensors)
+    ledger, wanted = _Ledger(), grads is not None and not (isinstance(grads, (bool, np.bool)) and not grads)
+    if wanted:
         ledger.walk(tensors, grads)
     vertices: list[Vertex] = []
     edges: list[Edge] = []
@@ -133,12 +136,14 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
         target = add(node, Vertex(new_id(), "op", node.op.name, given.get(node), node.out.shape, str(node.out.dtype),
                                   _params(node.op, node.params), box, formula(node.op), node.out,
                                   ledger.given.get(node)))
-        edges += [Edge(source, target, i, np.shape(node.args[i]), parameter(node.op, i), rule(node.op, i),
+        edges += [Edge(source, target, i, np.shape(node.args[i]), source, parameter(node.op, i), rule(node.op, i),
                        *ledger.sent.get((node, i), ())) for i, source in enumerate(sources)]
-    outputs = tuple(dict.fromkeys(source_of(t, t.data, None) for t in tensors))
-    seed: Seed | None = (None if grads is False else "given" if grads is not True else
-                         "itself" if len(outputs) == 1 and not tensors[0].shape else "sum")
-    return Trace(tuple(vertices), tuple(edges), outputs, tuple(boxes.values()), seed)
+    every_output = [source_of(t, t.data, None) for t in tensors]
+    seed: Seed | None = (None if not wanted else "given" if grads is not True else
+                         "itself" if len(tensors) == 1 and not tensors[0].shape else "sum")
+    seeds = {v: ledger.seed(t, grads, every_output.count(v)) for v, t in zip(every_output, tensors)
+             if wanted and t.requires_grad}
+    return Trace(tuple(vertices), tuple(edges), tuple(dict.fromkeys(every_output)), tuple(boxes.values()), seed, seeds)
 
 
 class _Ledger(Watcher):
@@ -154,18 +159,25 @@ class _Ledger(Watcher):
         self.given[node] = g
         self.sent[node, i] = share, total
 
+    @staticmethod
+    def seed(t: Tensor, gradient: Any, times: int) -> Any:
+        """What the walk begins with at one of the tensors, which may have been given several times."""
+        return np.asarray(gradient) if gradient is not True else np.full(t.shape, times, t.dtype)
+
     def walk(self, tensors: Sequence[Tensor], gradient: Any) -> None:
         """Walk back from the sum of all elements of `tensors`, or from one with dL/d tensor = gradient."""
         tracked = [t for t in tensors if t.requires_grad]
         if not tracked:
             raise GraphError("graph: no gradient can flow from here, so grads= has nothing to show. Was a leaf made "
                              "without requires_grad=True, or the value computed under no_grad()?")
+        if gradient is not True:
+            gradient = np.asarray(operand(gradient))
+            if len(tensors) > 1 or gradient.shape != tensors[0].shape:
+                raise ShapeError(f"graph: grads= has shape {gradient.shape}; it is True, or dL/d tensor for one "
+                                 f"tensor, in its shape, here {', '.join(str(t.shape) for t in tensors)}")
         with enable_grad(), self, np.errstate(all="ignore"):
             if gradient is not True:
-                if len(tensors) > 1 or np.shape(gradient) != tensors[0].shape:
-                    raise ShapeError(f"graph: grads= has shape {np.shape(gradient)}; it is True, or dL/d tensor for "
-                                     f"one tensor, in its shape, here {', '.join(str(t.shape) for t in tensors)}")
-                tracked = [tensors[0] * gradient]
+                tracked = [tensors[0] * gradient.astype(tensors[0].dtype)]
             total = ops.sum(tracked[0])
             for t in tracked[1:]:
                 total = total + ops.sum(t)
@@ -176,40 +188,53 @@ class _Ledger(Watcher):
 _IPYTHON = re.compile(r"_+|_\d+|_o?i?h|_i+|_i\d+|Out|In")
 
 
-def _names(names: Any, nodes: list[Node], tensors: Sequence[Tensor]) -> dict[Node | Value, str]:
+class Named(list[tuple[str, Value]]):
+    """Tensors by name, found before."""
+
+
+def named(names: Any) -> Named:
+    """The tensors in a dict, by name, also those in lists and dicts in it; the parameters of modules, by their path.
+
+    All else is ignored, so that the dict may be `locals()`, where anything may be: also objects that cannot even be
+    asked what they are.
+    """
+    if isinstance(names, Named):
+        return names
+    if not hasattr(names, "named_parameters") and not isinstance(names, Mapping | None):
+        raise TypeError(f"graph: names= is a dict of Tensors by name, locals() for instance, or a module, and not a "
+                        f"{type(names).__name__}")
+    items = list(names.items()) if isinstance(names, Mapping) else [("", names)]
+    notebook = isinstance(names, Mapping) and isinstance(names.get("Out"), dict) and isinstance(names.get("In"), list)
+    found = Named()
+    for name, x in items:
+        if not (notebook and _IPYTHON.fullmatch(str(name))):
+            with contextlib.suppress(Exception):
+                found += [(called, t) for called, t in _inside(str(name), x) if isinstance(t, Value)]
+    return found
+
+
+def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
+    """What a variable holds, by name."""
+    if isinstance(x, Value):
+        return [(name, x)]
+    if isinstance(x, (list, tuple)):
+        return [(f"{name}[{i}]", item) for i, item in enumerate(x)]
+    if isinstance(x, dict):
+        return [(f"{name}[{key!r}]", item) for key, item in x.items()]
+    if hasattr(x, "named_parameters") and not isinstance(x, type):
+        return [(f"{name}.{path}" if name else str(path), parameter) for path, parameter in x.named_parameters()]
+    return []
+
+
+def _called(names: Any, nodes: list[Node], tensors: Sequence[Tensor]) -> dict[Node | Value, str]:
     """What each leaf or result is called: by `names`, or else by itself."""
-    values = [x for node in nodes for x in node.inputs if x is not None] + list(tensors)
     called: dict[Node | Value, str] = {}
-    for name, x in _named(names):
+    for name, x in named(names):
         called.setdefault(x.node or x, name)
-    for x in values:
+    for x in [x for node in nodes for x in node.inputs if x is not None] + list(tensors):
         if x.name:
             called.setdefault(x.node or x, str(x.name))
     return called
-
-
-def _named(names: Any) -> Iterator[tuple[str, Value]]:
-    """The tensors in a dict, by name, also those in lists and dicts in it; the parameters of modules, by their path.
-    All else in it is ignored, so that it may be `locals()`."""
-    if names is None:
-        return
-    if hasattr(names, "named_parameters"):
-        yield from names.named_parameters()
-        return
-    if not isinstance(names, Mapping):
-        raise TypeError(f"graph: names= is a dict of Tensors by name, locals() for instance, or a module, and not a "
-                        f"{type(names).__name__}")
-    for name, x in list(names.items()):
-        if _IPYTHON.fullmatch(str(name)):
-            continue
-        if isinstance(x, Value):
-            yield str(name), x
-        elif isinstance(x, (list, tuple)):
-            yield from ((f"{name}[{i}]", item) for i, item in enumerate(x) if isinstance(item, Value))
-        elif isinstance(x, dict):
-            yield from ((f"{name}[{key!r}]", item) for key, item in x.items() if isinstance(item, Value))
-        elif hasattr(x, "named_parameters") and not isinstance(x, type):
-            yield from ((f"{name}.{path}", parameter) for path, parameter in x.named_parameters())
 
 
 def _box(scope: Any, boxes: dict[int, Box]) -> str | None:

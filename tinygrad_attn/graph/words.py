@@ -11,8 +11,8 @@ TEXT: dict[str, tuple[str, str]] = {
              "Os valores foram calculados de cima para baixo. A regra da cadeia faz o caminho inverso: cada "
              "operação espera até que todos os usos da sua saída enviem a sua parcela, toma a soma como g e envia"
              " uma parcela a cada uma das suas entradas."),
-    "nothing": ("Nothing here needs a gradient, so there is no backward pass to step through.",
-                "Nenhum valor aqui requer gradiente; por isso não há retropropagação a acompanhar."),
+    "nothing": ("No op here sends a gradient back, so there is no backward pass to step through.",
+                "Nenhuma operação aqui envia gradientes de volta; por isso não há retropropagação a acompanhar."),
     "first": ("To the start", "Ir para o início"),
     "back": ("Step back", "Passo anterior"),
     "next": ("Next step", "Próximo passo"),
@@ -64,6 +64,7 @@ TEXT: dict[str, tuple[str, str]] = {
              "{name} é usado {all} vezes: uma mudança sua chega a L por {all} caminhos, e as parcelas se somam:"),
     "adds_some": ("{done} of {all} shares, added up:", "{done} de {all} parcelas, somadas:"),
     "shares": ("shares", "parcelas"),
+    "itself": ("L itself", "do próprio L"),
     "none": ("No gradient is sent there.", "Nenhum gradiente é enviado para cá."),
     "not_yet": ("No gradient has come yet.", "O gradiente ainda não chegou."),
     "constant": ("a constant, which needs no gradient: nothing is sent there.",
@@ -96,6 +97,8 @@ TEXT: dict[str, tuple[str, str]] = {
                   "{strongest}.",
                   "Tom e espessura: norma do gradiente, em escala logarítmica; aqui são todas parecidas, de "
                   "{weakest} a {strongest}."),
+    "not_finite": ("Some are infinite or NaN, and drawn as the strongest.",
+                   "Alguns são infinitos ou NaN, e são desenhados como os mais fortes."),
     "all_zero": ("Every gradient is exactly 0.", "Todos os gradientes são exatamente 0."),
     "against": ("Arrows show the computation; gradients flow against them.",
                 "As setas mostram o cálculo; os gradientes vão contra elas."),
