@@ -142,6 +142,44 @@ def test_shares_add_up_where_a_value_has_several_uses(browser, films):
     assert count(browser) == "Step 0 of 4"
 
 
+def test_what_the_loss_itself_sends_is_one_of_the_shares(browser, tmp_path):
+    x = leaf(1.0, "x")
+    y = x * 2
+    y.name = "y"
+    opened(browser, graph.draw(y, y * 3).save(tmp_path / "both.html"))
+    assert "the sum of all elements of the output" in browser.find_element("id", "now").text
+    seeds = "return [...document.querySelectorAll('#now td')].map(td => td.dataset.x)"
+    assert browser.execute_script(seeds) == ["1", "1"]          # and not the complete gradient of y, which is 4
+    click(browser, "last")
+    lines, said = sums(browser)["y"]
+    assert lines == ["from L itself: 1", "from multiply: 3"]
+    assert said == "1 + 3 = 4"
+    assert sums(browser)["x"][1] == [[8.0]]
+
+
+def test_graphs_that_were_compared_without_gradients_get_them_on_the_page(browser, tmp_path):
+    x = leaf(2.0, "x")
+    both = graph.compare(graph.draw(x * x), graph.draw(x * 3.0))
+    opened(browser, both.save(tmp_path / "both.html"))
+    assert count(browser) == "Step 0 of 2"
+    order = browser.execute_script("return [...document.querySelectorAll('.cluster')].map(r => +r.getAttribute('x'))")
+    assert order == sorted(order)           # the first on the left
+    click(browser, "last")
+    assert "x, its x" in browser.find_element("id", "now").text
+
+
+def test_a_page_opens_with_little_enough_to_be_there_at_once(browser, tmp_path):
+    x, total = leaf(np.ones(2), "x"), 0.0
+    with graph.scope("all"):
+        for _ in range(120):
+            with graph.scope("part"):
+                total = total + (x * 2.0).tanh()
+    opened(browser, graph.draw(total).save(tmp_path / "large.html"))
+    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 2
+    assert count(browser) == "Step 0 of 360"
+    assert browser.get_log("browser") == []
+
+
 def test_boxes_fold_and_unfold_by_mouse_and_keyboard_and_the_film_goes_on(browser, films):
     opened(browser, films["heads"])
     boxes = "return [...document.querySelectorAll('.vertex.box')].map(g => g.querySelector('text').textContent)"

@@ -20,7 +20,7 @@ from .trace import Box, Trace, named, trace
 from .words import say
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
-PAGE, OPEN = 500, 200                       # what a page can lay out in seconds, and what it opens with at most
+PAGE, OPEN, DEEP = 500, 200, 12             # nodes that a page can lay out; that it opens with, and levels of boxes
 Collapse = int | str | Collection[str] | None
 
 
@@ -147,10 +147,10 @@ class Graph:
         if self.look.max_nodes is not None and self.look.max_nodes < PAGE:
             limit, remedy = self.look.max_nodes, "max_nodes= sets how many"
         whole = traced if size(traced) <= limit else fit(fold(traced, self.look.collapse), limit, remedy)
-        opened = fit(fold(whole, self.look.collapse) if whole is traced else whole, max(OPEN, 2))
-        still = {box.id for box in opened.boxes}
-        closed = [box.id for box in whole.boxes if box.id not in still] if "rest" not in [
-            v.kind for v in opened.vertices] else [box.id for box in whole.boxes if box.outer is None]
+        # It opens with little enough to be there at once; the rest is a click away.
+        opened = fit(fold(fold(whole, self.look.collapse if whole is traced else None), DEEP), OPEN)
+        cut, still = any(v.kind == "rest" for v in opened.vertices), {box.id for box in opened.boxes}
+        closed = [box.id for box in whole.boxes if (box.outer is None if cut else box.id not in still)]
         return page(whole, closed, lang=lang, shapes=self.look.shapes)
 
     def looked_at(self, *, grads: bool = False, **look: Any) -> Graph:
