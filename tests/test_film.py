@@ -171,12 +171,14 @@ def test_graphs_that_were_compared_without_gradients_get_them_on_the_page(browse
 def test_a_page_opens_with_little_enough_to_be_there_at_once(browser, tmp_path):
     x, total = leaf(np.ones(2), "x"), 0.0
     with graph.scope("all"):
-        for _ in range(120):
+        for _ in range(60):
             with graph.scope("part"):
                 total = total + (x * 2.0).tanh()
     opened(browser, graph.draw(total).save(tmp_path / "large.html"))
-    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 2
-    assert count(browser) == "Step 0 of 360"
+    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 61    # x, and 60 folded parts
+    assert count(browser) == "Step 0 of 180"                # the film has all of their ops
+    click(browser, "unfold")
+    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 242
     assert browser.get_log("browser") == []
 
 
