@@ -175,8 +175,8 @@ def test_a_page_opens_with_little_enough_to_be_there_at_once(browser, tmp_path):
             with graph.scope("part"):
                 total = total + (x * 2.0).tanh()
     opened(browser, graph.draw(total).save(tmp_path / "large.html"))
-    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 61    # x, and 60 folded parts
-    assert count(browser) == "Step 0 of 180"                # the film has all of their ops
+    assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 61
+    assert count(browser) == "Step 0 of 180"                # x and 60 folded parts, with all of their ops
     click(browser, "unfold")
     assert browser.execute_script("return document.querySelectorAll('.vertex').length") == 242
     assert browser.get_log("browser") == []

@@ -6,7 +6,7 @@ Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, 
 from importlib import import_module
 from typing import Any
 
-from . import functional, graph
+from . import functional
 from .anomaly import detect_anomaly
 from .attention import attention, causal_mask, multi_head_attention, padding_mask
 from .derivatives import hessian, jacobian, jvp, vjp
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The laboratory is loaded when it is asked for: most programs do without it."""
-    if name == "saturation":
-        return import_module(".saturation", __name__)
+    """Pictures and the laboratory are loaded when they are asked for: most programs do without them."""
+    if name in ("graph", "saturation"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
