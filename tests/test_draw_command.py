@@ -16,7 +16,7 @@ from tinygrad_attn import cli, examples, graph
 from tinygrad_attn.graph import render
 
 README = Path(__file__).parents[1] / "README.md"
-PICTURES = re.findall(r"^python3 -m tinygrad_attn (graph .*pictures/.*)$", README.read_text(encoding="utf-8"), re.M)
+PICTURES = re.findall(r"^python3 -m tinygrad_attn (graph .*out/.*svg)$", README.read_text(encoding="utf-8"), re.M)
 
 
 def command(*arguments, cwd, **options):
@@ -35,9 +35,8 @@ def structure(path):
 @pytest.mark.parametrize("arguments", PICTURES)
 def test_the_pictures_in_readme_are_what_its_commands_draw(arguments, tmp_path, capsys):
     words = shlex.split(arguments)
-    committed = README.parent / words[-1]
+    committed = README.parent / "pictures" / Path(words[-1]).name
     assert words[-2] == "--out"
-    assert f"]({words[-1]})" in README.read_text(encoding="utf-8")
     assert cli.main([*words[:-1], str(tmp_path / committed.name)]) == 0
     assert structure(tmp_path / committed.name) == structure(committed)
     assert capsys.readouterr().out == f"written: {tmp_path / committed.name}\n"
@@ -45,7 +44,7 @@ def test_the_pictures_in_readme_are_what_its_commands_draw(arguments, tmp_path, 
 
 def test_every_picture_in_readme_has_its_command():
     shown = re.findall(r"\]\((pictures/.*?)\)", README.read_text(encoding="utf-8"))
-    assert sorted(shown) == sorted(shlex.split(arguments)[-1] for arguments in PICTURES)
+    assert sorted(Path(p).name for p in shown) == sorted(Path(shlex.split(a)[-1]).name for a in PICTURES)
     assert sorted(path.name for path in (README.parent / "pictures").iterdir()) == sorted(Path(p).name for p in shown)
 
 
@@ -73,19 +72,35 @@ def test_a_function_of_ones_own_is_drawn(tmp_path):
         "def pair():\n    return x * 2, x * 3\n"
         "def ready():\n    return graph.draw(x * 2)\n"
         "def number():\n    return 3\n"
-        "def broken():\n    raise ValueError('my own fault')\n")
+        "def broken():\n    raise ValueError('my own fault')\n"
+        "def needs(batch):\n    return x\n"
+        "def constant():\n    return Tensor(1.0) * 2\n"
+        "def freed():\n    y = x * 2\n    y.backward()\n    return y\n"
+        "def talks():\n    print('hello')\n    return x * 2\n"
+        "class Model:\n    @staticmethod\n    def loss():\n        return x * 2\n"
+        "def small():\n    y = x\n    for _ in range(20): y = y.tanh()\n    return graph.draw(y, max_nodes=4)\n")
     assert command("mine:loss", cwd=tmp_path).stdout == "sqrt ()\n  multiply ()\n    x ()\n    x ()\n"
     assert "double = multiply ()" in command("mine:several", cwd=tmp_path).stdout
     assert command("mine:pair", cwd=tmp_path).stdout.count("multiply ()") == 2
     assert command("mine:ready", cwd=tmp_path).stdout.startswith("multiply ()")
+    assert command("mine:Model.loss", cwd=tmp_path).stdout.startswith("multiply ()")
+    assert command(str(tmp_path / "mine.py:loss"), cwd=tmp_path).stdout.startswith("sqrt ()")
+    assert "of which 3 are shown" in command("mine:small", cwd=tmp_path).stdout
+    assert "of which" not in command("mine:small", "--max-nodes", "50", cwd=tmp_path).stdout
+    talks = command("mine:talks", "--json", cwd=tmp_path)
+    assert (json.loads(talks.stdout)["edges"][0]["target"], talks.stderr) == ("n2", "hello\n")
     assert command("mine:x", cwd=tmp_path).stdout == "x ()\n"
     for what, told in (("mine:number", "must return a Tensor"), ("mine:missing", "has no 'missing'"),
                        ("yours:loss", "no module 'yours'"), ("nothing", "no example 'nothing'"),
-                       ("mine:", "no example 'mine:'")):
+                       ("mine:", "no example 'mine:'"), ("mine", "given as module:function"),
+                       ("mine:needs", "without arguments: missing a required argument: 'batch'"),
+                       ("mine:freed", "draw before backward"), ("none.py:loss", "no file 'none.py'")):
         result = command(what, cwd=tmp_path)
         assert (result.returncode, result.stdout) == (2, "")
         assert told in result.stderr
         assert "Traceback" not in result.stderr
+    result = command("mine:constant", "--grads", cwd=tmp_path)
+    assert (result.returncode, "no gradient can flow" in result.stderr) == (2, True)
     result = command("mine:broken", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
     assert "in broken" in result.stderr     # the traceback, which is the user's
@@ -107,16 +122,20 @@ def test_folding_and_cutting(tmp_path, capsys):
     assert cli.main(["graph", "heads", "--collapse", "attention"]) == 0
     assert "[attention] 3 × (8, 10, 8) → (8, 10, 8)" in capsys.readouterr().out
     assert cli.main(["graph", "heads", "--max-nodes", "4", "--out", str(tmp_path / "x.dot")]) == 0
-    assert "of which the newest 3 are shown" in capsys.readouterr().out
+    assert "of which 3 are shown" in capsys.readouterr().out
+    assert cli.main(["graph", "heads", "--collapse", "attention", "--collapse", "merge"]) == 0
+    assert capsys.readouterr().out.count("[") == 2
+    assert cli.main(["graph", "vanishing", "--collapse", "1"]) == 0
+    assert "[attention]" in capsys.readouterr().out
     assert cli.main(["graph", "heads", "--max-nodes", "0"]) == 0
     assert cli.main(["graph", "heads", "--collapse", "nobody"]) == 2
     assert "collapse names no box: nobody" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("out", "told"), [("x.jpg", "its suffix must be one of"), ("no/x.svg", "no such folder"),
-                                           ("taken.svg", "that is a folder")])
+@pytest.mark.parametrize(("out", "told"), [("x.jpg", "its suffix must be one of"), ("taken.svg", "that is a folder"),
+                                           ("taken.svg/x/y.dot", "Not a directory")])
 def test_what_cannot_be_written_is_told(tmp_path, out, told):
-    (tmp_path / "taken.svg").mkdir()
+    (tmp_path / "taken.svg").write_text("") if "/" in out else (tmp_path / "taken.svg").mkdir()
     result = command("scalar", "--out", out, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert told in result.stderr

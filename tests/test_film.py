@@ -16,6 +16,10 @@ from tinygrad_attn.graph.dot import COLOURS, INK, SHADES
 NASTY = ["</script><script>window.hacked = 1</script>", "$title ${data}", "<!-- <b>", "a\nb", 'quo"te\\', "日本",
          "&amp;", "ação α", "\u2028", ""]
 
+# The shares of each op of the three words, as they are told: in the names of the graph, and not of the op.
+RULES = {"output": ["g Vᵀ", "weightsᵀ g"], "weights": ["out * (g - (g * out).sum(axis=axis, keepdims=True))"],
+         "scores": ["g swapaxesᵀ", "multiplyᵀ g"], "multiply": ["g * 1/√d_k"], "swapaxes": ["g.swapaxes(axis1, axis2)"],
+         "Q": ["Xᵀ g"], "K": ["Xᵀ g"], "V": ["Xᵀ g"]}
 # The groups, of an SVG, a text of which reaches beyond their outline.
 OUTSIDE = """
   return [...document.querySelectorAll(arguments[0])].filter(g => {
@@ -118,7 +122,7 @@ def test_each_step_is_one_op_with_its_rule_and_what_it_sends(browser, films):
             e.parameter in re.split(r"[^a-z]+", other.rule.partition(" = ")[2]) for other in sent)]
         for table, array in zip(tables, [op.grad, *needed, *(e.grad for e in sent)], strict=True):
             np.testing.assert_allclose(np.array(table, float), array, rtol=1e-6)
-        assert [pre.text for pre in now.find_elements("tag name", "pre")] == [e.rule for e in sent]
+        assert [pre.text for pre in now.find_elements("tag name", "pre")] == RULES[op.name or op.label]
 
 
 def test_shares_add_up_where_a_value_has_several_uses(browser, films):
@@ -147,7 +151,7 @@ def test_what_the_loss_itself_sends_is_one_of_the_shares(browser, tmp_path):
     y = x * 2
     y.name = "y"
     opened(browser, graph.draw(y, y * 3).save(tmp_path / "both.html"))
-    assert "the sum of all elements of the output" in browser.find_element("id", "now").text
+    assert "the sum of all elements of y, multiply" in browser.find_element("id", "now").text
     seeds = "return [...document.querySelectorAll('#now td')].map(td => td.dataset.x)"
     assert browser.execute_script(seeds) == ["1", "1"]          # and not the complete gradient of y, which is 4
     click(browser, "last")
@@ -165,7 +169,38 @@ def test_graphs_that_were_compared_without_gradients_get_them_on_the_page(browse
     order = browser.execute_script("return [...document.querySelectorAll('.cluster')].map(r => +r.getAttribute('x'))")
     assert order == sorted(order)           # the first on the left
     click(browser, "last")
-    assert "x, its x" in browser.find_element("id", "now").text
+    assert browser.find_element("id", "said").text.startswith("a: multiply: g = 1; sends 2 to x, 2 to x")
+
+
+def test_the_film_goes_on_where_several_values_leave_a_box_or_the_rest(browser, tmp_path):
+    x, w = leaf(np.ones(2), "x"), leaf([1.0, 3.0], "w")
+    with graph.scope("both"):
+        a, b = x * 2.0, w * 3.0
+    total = (a * b).sum() + (w * w).sum()
+    y = x
+    for _ in range(300):
+        y = y * 1.001 + x
+    zero = leaf([0.0, 1.0], "z")
+    for k, drawn in enumerate([graph.draw(total, collapse=0, max_nodes=9), graph.draw(total, max_nodes=4),
+                               graph.draw(y, max_nodes=60), graph.draw(y, x * 2, max_nodes=20),
+                               graph.draw(zero.sqrt() * 2.0)]):
+        browser.get_log("browser")
+        opened(browser, drawn.save(tmp_path / f"{k}.html"))
+        last = int(count(browser).split()[-1])
+        assert last > 0
+        for _ in range(min(last, 30)):
+            click(browser, "next")
+        click(browser, "last")
+        assert browser.get_log("browser") == []
+        assert count(browser) == f"Step {last} of {last}"
+    assert "sends ‖g‖ = inf to z" in browser.find_element("id", "said").text
+
+
+def test_without_shapes_no_shape_is_told(browser, tmp_path):
+    q = leaf(np.eye(3))
+    opened(browser, graph.draw(ta.attention(q, q, q)[0], shapes=False, collapse=1).save(tmp_path / "plain.html"))
+    click(browser, "last")
+    assert "(3" not in browser.find_element("id", "canvas").get_attribute("textContent")
 
 
 def test_a_page_opens_with_little_enough_to_be_there_at_once(browser, tmp_path):
@@ -189,11 +224,11 @@ def test_boxes_fold_and_unfold_by_mouse_and_keyboard_and_the_film_goes_on(browse
     click(browser, "last")
     whole = {name: array for name, (_, array) in sums(browser).items()}
     press(browser, "ENTER", '.vertex[aria-label^="attention"][aria-expanded="false"]')
-    assert browser.execute_script(boxes) == ["project", "scale", "scores", "softmax", "weigh", "merge"]
+    assert browser.execute_script(boxes) == ["project", "scale", "scores", "weigh", "merge"]
     focused = "return document.activeElement.getAttribute('aria-label') + document.activeElement.ariaExpanded"
     assert browser.execute_script(focused) == "attentiontrue"
-    press(browser, "ENTER", '.vertex[aria-label^="softmax"]')
-    assert browser.execute_script(focused).startswith("softmax")        # the op: its box says no more, and is not drawn
+    press(browser, "ENTER", '.vertex[aria-label^="weigh"]')
+    assert browser.execute_script(focused) == "weightrue"
     press(browser, "ENTER", '.title[aria-label="multi_head_attention"]')
     assert browser.execute_script(boxes) == ["multi_head_attention"]
     assert browser.execute_script(focused).startswith("multi_head_attention")
@@ -333,9 +368,9 @@ def test_huge_arrays_are_shown_in_part():
     seen = page.film(graph.trace(big.sum(), grads=True))["vertices"][0]
     assert np.shape(seen["value"]["rows"]) == (page.LARGEST, page.LARGEST)
     assert (seen["value"]["part"], seen["value"]["shape"]) == ("slice", "(3, 40, 50)")
-    assert page.sight(np.ones((2, 3, 4)), 12)["part"] == "slice"
-    assert page.sight(np.ones((20, 4)), 12)["part"] == "cut"
-    assert page.sight(np.ones((0, 4)), 12)["rows"] == []
+    assert page.excerpt(np.ones((2, 3, 4)), 12)["part"] == "slice"
+    assert page.excerpt(np.ones((20, 4)), 12)["part"] == "cut"
+    assert page.excerpt(np.ones((0, 4)), 12)["rows"] == []
 
 
 def test_a_page_needs_the_graph_or_its_gradients():
@@ -353,13 +388,14 @@ def test_a_page_lays_out_no_more_than_it_can():
     for _ in range(2_000):
         y = y.tanh()
     document = graph.draw(y, max_nodes=None).page()
-    assert "2,001 nodes, of which the newest 499 are shown (a page lays out no more than 500)" in document
+    assert ("2,001 nodes, of which 499 are shown, the outputs and the newest others (a page lays out no more than 500)"
+            in document)
     assert len(document) < 2_000_000
 
 
 def test_a_frame_holds_the_page_and_lets_nothing_out(browser, films, tmp_path):
     outer = tmp_path / "outer.html"
-    inner = page.framed(films["nasty"].read_text(encoding="utf-8"))
+    inner = page.Page(films["nasty"].read_text(encoding="utf-8"))._repr_html_()
     outer.write_text(f"<!doctype html><meta charset=utf-8><body>{inner}", encoding="utf-8")
     browser.get_log("browser")
     opened(browser, outer)
@@ -395,6 +431,6 @@ def test_the_colours_of_a_picture_leave_its_text_readable(scheme):
     def rgb(colour):
         return [int(colour[i:i + 2], 16) for i in (1, 3, 5)]
     ink = (INK, "#dfe5ec")[scheme]
-    assert ink in (INK, render.at_home("<svg >"))[scheme]
+    assert ink in (INK, render.for_a_page("<svg >"))[scheme]
     for fill in [both[scheme][0] for both in COLOURS.values()] + list(SHADES[scheme]):
         assert ratio(rgb(ink), rgb(fill)) > 4.5, fill

@@ -104,6 +104,7 @@ def test_parameters_are_shown_briefly_and_defaults_not():
     assert [v.params for v in graph.trace(y).vertices if v.kind == "op"] == [
         (("index", "[0, 1:, None]"),), (("where", "array (2, 1)"),), (("axes", "(1, 0)"),),
         (("axis", "(0, 1)"), ("keepdims", "True"))]
+    assert graph.trace(x.softmax(axis=None)).vertices[1].params == (("axis", "None"),)      # it is -1 if not told
 
 
 def test_a_freed_graph_says_what_to_do():
@@ -273,6 +274,11 @@ def test_gradients_that_cannot_be_shown_say_why():
         graph.draw(x * 2, x * 3, grads=np.ones(2))
     with pytest.raises(TypeError, match="not a number"):
         graph.draw(x * 2, grads="all")
+    assert graph.trace(x * 2, grads=np.True_).seed == "sum"
+    given = np.ones(2)
+    traced = graph.trace(x * 2, grads=given)
+    given[:] = 7.0
+    np.testing.assert_array_equal(traced.seeds["n2"], [1.0, 1.0])
     assert graph.trace(x * 2, grads=None).seed is graph.trace(x * 2, grads=np.False_).seed is None
 
 
@@ -283,8 +289,19 @@ def test_gradients_hundreds_of_decades_apart_and_such_that_are_no_numbers():
     strengths = labels.Strengths(far.trace)
     assert [strengths.level(v) for v in far.trace.vertices if v.kind == "leaf"] == [labels.LEVELS, 1]
     nan = labels.Strengths(graph.trace(x * leaf(2.0), grads=np.float64("nan"))).legend()
-    assert nan == "Some are infinite or NaN, and drawn as the strongest."
+    assert nan == "Gradients for the given dL/d multiply. Some are infinite or NaN, and drawn as the strongest."
     assert "exactly 0" in labels.Strengths(graph.trace(x * 2.0, grads=0.0)).legend()
+    assert labels.Strengths(graph.trace(x * 2.0)).legend() == ""
+    with graph.scope("box"):
+        folded = leaf([0.0]).sqrt()
+        difference = folded - folded
+    graph.fold(graph.trace(difference, grads=True), 0)          # ∞ − ∞, and no warning
+    many = leaf(1.0)
+    total = many
+    for _ in range(20):
+        total = total + many
+    film = labels.Strengths(graph.trace(total - 20.0 * many, grads=True))
+    assert film.of(21.0) == labels.LEVELS
 
 
 def test_it_is_told_where_the_walk_began():
@@ -320,6 +337,9 @@ def test_norms_neither_overflow_nor_underflow():
     assert labels.norm(np.full(4, 1e200)) == pytest.approx(2e200)
     assert labels.norm(np.full(4, 1e-200)) == pytest.approx(2e-200)
     assert labels.norm(np.zeros(3)) == labels.norm(np.ones(0)) == 0.0
+    assert labels.norm(np.array([-128], np.int8)) == 128.0
+    assert labels.norm(np.array([3 + 4j])) == 5.0
+    assert labels.norm(np.full(100, 1e308)) == np.inf
 
 
 # ------------------------------------------------------------------------------------------------- scopes and boxes
@@ -390,7 +410,8 @@ def test_attention_reads_scale_scores_softmax_weigh():
     q, k, v = (leaf(RNG.normal(size=(3, 2)), n) for n in "qkv")
     t = graph.trace(ta.attention(q, k, v)[0])
     assert [(box.name, box.outer) for box in t.boxes] == [
-        ("attention", None), ("scale", "b0"), ("scores", "b0"), ("softmax", "b0"), ("weigh", "b0")]
+        ("attention", None), ("scale", "b0"), ("scores", "b0"), ("weigh", "b0")]
+    assert [v.label for v in t.vertices if v.box == "b0"] == ["softmax"]        # an op that needs no box to be named
 
 
 def test_multi_head_attention_reads_project_attention_merge():
@@ -475,8 +496,8 @@ def test_a_large_graph_is_folded_first_and_then_cut_and_says_so():
     assert picture.note == "201 nodes; boxes are folded to show them in 21 (max_nodes=None shows all)"
     assert len(picture.shown.vertices) == 21
     picture = graph.draw(y, max_nodes=10)
-    assert picture.note == ("201 nodes; boxes are folded, and 21 are left, of which the newest 9 are shown "
-                            "(max_nodes=None shows all)")
+    assert picture.note == ("201 nodes; boxes are folded, and 21 are left, of which 9 are shown, the outputs and the "
+                            "newest others (max_nodes=None shows all)")
     assert [v.label for v in picture.shown.vertices] == [
         "… 12 folded and older nodes", *(f"layer {i}" for i in range(11, 20))]
     assert str(picture).splitlines()[-2].strip() == "… 12 folded and older nodes"
@@ -506,6 +527,15 @@ def test_what_is_cut_is_never_the_output_and_what_it_gave_is_seen():
     cut = graph.draw(early, y * early, max_nodes=10).shown
     assert [v.label for v in cut.vertices if v.id in cut.outputs] == ["multiply", "multiply"]
     assert ("rest", cut.outputs[0]) in {(e.source, e.target) for e in cut.edges}
+    h = leaf(3.0, "h")
+    old = h * 2
+    for _ in range(5):
+        y = y * old + old
+    whole, cut = graph.trace(old, y, grads=True), graph.draw(old, y, grads=True, max_nodes=4).shown
+    sent = sum(e.grad for e in whole.edges if e.source == cut.outputs[0])
+    assert sum(e.grad for e in cut.edges if e.source == cut.outputs[0]) == pytest.approx(sent)      # none is lost
+    assert [(e.rule, e.parameter) for e in cut.edges if e.target == "rest"] == [("", "")] * sum(
+        e.target == "rest" for e in cut.edges)
 
 
 def test_folding_twice_keeps_values_apart():
@@ -595,6 +625,15 @@ def test_compare_takes_drawn_graphs_and_folds_them_alike():
         graph.compare(graphs[0], graph.draw(q * 2))
     one_sided = graph.compare(q * 2, ta.attention(q, q, q)[0], collapse="attention", max_nodes=50)
     assert [v.label for v in one_sided.shown.vertices if v.kind == "box"] == ["attention"]
+    both = graph.compare(graphs[0], graphs[1], values=True, collapse=None)
+    assert (both.look.values, both.look.collapse) == (True, None)
+    with pytest.raises(TypeError, match="typo= cannot change graphs that are drawn already"):
+        graph.compare(graphs[0], graphs[1], typo=3)
+    with pytest.raises(ValueError, match="cannot stay open"):
+        graph.compare(q * 2, q * 3, collapse=-1)
+    shown = graph.compare(q * 2, ta.attention(q, q, q)[0], collapse=np.int64(0)).shown
+    assert [box.name for box in shown.boxes] == ["a", "b"]
+    assert graph.compare(q.sum(), q * 2).trace.seed == "sum"
     for titles in (("a",), (1, None)):
         with pytest.raises(TypeError, match="give two names"):
             graph.compare(q * 2, q * 3, titles=titles)
@@ -722,6 +761,9 @@ def test_large_values_are_elided():
     assert labels.written(np.ones((0, 3))) == ["empty"]
     assert labels.written(np.array([[1.5, 2.0], [3.0, 4.0]])) == ["1.5  2", "3  4"]
     assert labels.written(np.array([True, False])) == ["True  False"]
+    assert labels.written(np.ones((1, 1, 1))) == ["1"]
+    m = leaf([[1.0, 2.0], [3.0, 4.0]], "m")
+    assert "m (2, 2) = 1 2; 3 4" in str(graph.draw(m * 2, values=True))
 
 
 def test_the_outline_reads_from_the_output_down_and_repeats_nothing():
@@ -729,7 +771,7 @@ def test_the_outline_reads_from_the_output_down_and_repeats_nothing():
     h = x * 2
     h.name = "h"
     assert str(graph.draw(h * h)).splitlines() == ["multiply ()", "  h = multiply ()", "    x ()", "    2",
-                                                   "  h = multiply () …"]
+                                                   "  h = multiply () (above)"]
 
 
 @pytest.fixture(params=["graphviz", "wheel"])
@@ -796,7 +838,8 @@ def test_RD_03_without_a_dot_program_the_text_and_the_page_are_there(tmp_path, m
     assert picture._repr_svg_() is None
     bundle = picture._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html"}           # the page, in a frame
-    assert bundle["text/html"].startswith("<iframe srcdoc=")
+    assert bundle["text/html"].startswith("<p>no `dot` program was found")
+    assert "<iframe srcdoc=" in bundle["text/html"]
     assert bundle["text/plain"].startswith("sum axis=0 (2,)")
     assert "pip install graphviz-pure" in bundle["text/plain"]
 
@@ -873,6 +916,17 @@ def test_the_svg_shrinks_is_not_clipped_follows_dark_and_has_no_ids(program):
     assert "prefers-color-scheme: dark" in svg
     assert " id=" not in svg                # of two pictures on a page, which would share them
     assert "<?xml" not in svg
+
+
+def test_a_format_that_is_none_is_refused_before_it_is_drawn():
+    with pytest.raises(ValueError, match="it is one of svg, png, pdf"):
+        graph.draw(example()).render("jpg")
+
+
+def test_a_number_with_several_uses_tells_each_share_on_its_edge():
+    shown = [text.replace("\u00a0", "") for text in texts(graph.draw(examples.scalar(), grads=True).render())]
+    assert {"-2.359", "0.4621"} <= set(shown)
+    assert "1.573" not in shown             # of w·x + b, which has one use
 
 
 def test_drawing_changes_nothing():

@@ -22,7 +22,7 @@ from .ops import dropout as _dropout
 from .scope import scope
 
 
-@scope("attention")                         # a box in pictures, with a box for each step in it
+@scope("attention")                         # names this part for pictures, and changes no number
 def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False,
               scale: Any = None, dropout: float = 0.0, rng: Any = None) -> tuple[Any, Any]:
     """softmax(Q Kᵀ / √D) V: (..., L, D), (..., S, D), (..., S, Dv) -> output (..., L, Dv), weights (..., L, S).
@@ -44,14 +44,18 @@ def attention(query: Any, key: Any, value: Any, mask: Any = None, *, causal: boo
     """
     query, key, value = _arrays(query, key, value)
     _check_shapes(query, key, value)
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale if isinstance(scale, Value) else float(scale)
+    (L, D), S = query.shape[-2:], key.shape[-2]
+    if causal and L != S:
+        raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
+                         f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
+    scale = 1 / math.sqrt(D) if scale is None else scale if isinstance(scale, Value) else float(scale)
     with scope("scale"):
-        scaled = at_least_single(query) * scale             # (..., L, D); while the numbers are small
+        scaled = at_least_single(query) * scale     # (..., L, D); before the product, while the numbers are small
     with scope("scores"):
-        scores, keep = _masked(scaled @ at_least_single(key).mT, mask, causal)      # (..., L, S)
-    with scope("softmax"):
-        weights = softmax(scores, where=keep)
-        weights = weights.astype(np.float16) if query.dtype == key.dtype == np.float16 else weights
+        scores = scaled @ at_least_single(key).mT   # (..., L, S)
+        scores, keep = _masked(scores, mask, causal_mask(L, S) if causal else None)
+    weights = softmax(scores, where=keep)
+    weights = weights.astype(np.float16) if query.dtype == key.dtype == np.float16 else weights
     with scope("weigh"):
         return _dropout(weights, dropout, rng=rng) @ value, weights
 
@@ -68,17 +72,13 @@ def _check_shapes(query: Any, key: Any, value: Any) -> None:
         fault = f"widths {query.shape[-1]} and {key.shape[-1]} differ, but queries are compared with keys; project them"
     if not fault and key.shape[-2] != value.shape[-2]:
         fault = f"there are {key.shape[-2]} keys and {value.shape[-2]} values, but each key has one value"
-    if fault := fault or broadcast_fault([(*x.shape[:-2], 1, 1) for x in (query, key, value)]):
+    batches = {x.shape[:-2] for x in (query, key, value)}
+    if fault := fault or (broadcast_fault([(*batch, 1, 1) for batch in batches]) if len(batches) > 1 else None):
         raise ShapeError(f"attention: query {query.shape}, key {key.shape}, value {value.shape}: {fault}")
 
 
-def _masked(scores: Any, mask: Any, causal: bool) -> tuple[Any, Any]:
-    """The scores, with a float mask added, and which of them take part, from a boolean one and from `causal`."""
-    L, S = scores.shape[-2:]
-    if causal and L != S:
-        raise ValueError(f"attention: causal=True with {L} queries and {S} keys leaves open which are aligned: "
-                         f'give mask=causal_mask({L}, {S}, align="upper_left") or "lower_right"')
-    past = causal_mask(L, S) if causal else None
+def _masked(scores: Any, mask: Any, past: np.ndarray | None) -> tuple[Any, Any]:
+    """The scores, with a float mask added, and which of them take part, by a boolean one and by the causal one."""
     if mask is None:
         return scores, past
     (mask,) = _arrays(mask)
@@ -161,4 +161,4 @@ def _project(source: str, x: Any, name: str, w: Any, num_heads: int) -> Any:
         raise ShapeError(f"multi_head_attention: {source} {x.shape}, {name} {np.shape(w)}, {num_heads} heads: {name} "
                          "must be (H, E, D), one (E, D) per head. For one (E, H·D), pass "
                          "w.reshape(E, H, D).swapaxes(0, 1)")
-    return matmul(x if x.ndim == 2 else expand_dims(x, axis=-3), w)
+    return matmul(x if x.ndim == 2 else expand_dims(x, axis=-3), w)     # (L, E) broadcasts to the heads as it is

@@ -115,7 +115,7 @@ class Node:
 
     `inputs[i]` is the value that was argument i, None if that was a plain array or number; `args[i]` is its
     array. A node holds its output's array but never its output: edges point one way only, so reference
-    counting frees a graph at once, without the garbage collector.
+    counting frees a graph at once, without the garbage collector. `scope` is for pictures alone.
     """
 
     __slots__ = ("args", "inputs", "line", "op", "out", "params", "scope", "tick")

@@ -15,7 +15,10 @@ def write_whole(path: Path, content: bytes) -> None:
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it may not be written to", str(path))
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    except OSError as error:                # of the file that was asked for, and not of the temporary one
+        raise type(error)(error.errno, error.strerror, str(path)) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

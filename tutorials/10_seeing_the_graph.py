@@ -17,12 +17,9 @@
 # backward pass, and find the place where attention without the division by √d_k loses its gradient.
 #
 # You need: the chain rule, and, for the second half, attention. The pictures are drawn by a `dot` program: Graphviz's
-# own, or `pip install graphviz-pure`. Without one you see the pages of section 6 instead.
+# own, or `pip install graphviz-pure`. Where there is none, you see the page of section 6 in place of each.
 
 # %%
-import tempfile
-from pathlib import Path
-
 import numpy as np
 
 from tinygrad_attn import Tensor, attention, examples, graph, multi_head_attention
@@ -32,9 +29,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## 1. Read a graph
 #
-# Each op is a rounded box. An edge goes from each of its inputs to it, so the computation runs from top to bottom.
-# Leaves, which you made and which need a gradient, are orange; constants are grey. `names=locals()` gives your own
-# names to what you can see here, and `values=True` writes out what is small.
+# Each op is a rounded box. An edge goes from each of its inputs to it, so the computation runs from top to bottom, to
+# the output, which has a thick line. Leaves, which you made and which need a gradient, are rectangles; so are
+# constants, which are grey. `names=locals()` gives your own names to what you can see here, and `values=True` writes
+# out what is small.
 
 # %%
 x = Tensor(2.0, requires_grad=True)
@@ -54,8 +52,14 @@ print(graph.draw(y, names=locals(), values=True))
 # %% [markdown]
 # ## 2. Gradients take the same edges, backwards
 #
-# `grads=True` walks back from y and shows what each value gets. It does so by itself: no `.grad` is filled and nothing
-# is freed, so you can draw before `backward()`, and as often as you like.
+# `grads=True` walks back from y and shows what each value gets: dL/d value, where L, the number that is differentiated,
+# is y itself. (If the output has several elements, L is their sum.) Edges are the wider, and boxes the darker, the
+# larger the gradient, on a log scale; colour means that now, and no longer leaf or op. Where a number has several uses,
+# its edges say what comes back along each.
+#
+# The walk takes the newest op first, and so comes to a value only when all of its uses have sent their share. It does
+# so by itself: no `.grad` is filled and nothing is freed, so you can draw before `backward()`, and as often as you
+# like.
 
 # %%
 drawn = graph.draw(y, names=locals(), values=True, grads=True)
@@ -69,9 +73,10 @@ print(f"x: {x.grad:.4f}   w: {w.grad:.4f}   b: {b.grad:.4f}")
 # %% [markdown]
 # Go back along the edges by hand. The last op is a product, tanh · x. Its rule for x is g · tanh = 0.462, and that is
 # one share. The other takes the long way, through tanh (g · (1 − tanh²)), the sum (g), and the product w · x (g · w).
-# A small change of x changes y along both ways at once, so the shares add up.
+# A small change of x changes y along both ways at once, so the shares add up: that is where −1.90 comes from.
 #
-# Every picture has a model behind it, plain data that you can ask. Here are the shares that came to x:
+# Every picture has a model behind it, plain data that you can ask. (In memory, each op keeps its inputs, and no value
+# knows its uses: a value is made before them.) Here are the shares that came to x:
 
 # %%
 (place,) = [v.id for v in drawn.trace.vertices if v.name == "x"]
@@ -84,8 +89,9 @@ assert abs(shares[1] - np.tanh(0.5)) < 1e-12            # the short way; edges a
 # ## 3. Boxes
 #
 # Attention of three words, with weights for queries, keys and values. `attention` draws boxes around its steps: scale,
-# scores, softmax, weigh. (A box that would hold a single op of the same name, as for softmax, is left out. The scale is
-# applied to the query, before the scores are computed: the product is the same, and the query is smaller.)
+# scores, and weigh, with the op softmax between them. (The scale is applied to the query, before the scores are
+# computed: the product is the same, and the query is smaller.) The output has twelve elements, so these are the
+# gradients of their sum.
 
 # %%
 words = examples.three_words()
@@ -94,7 +100,7 @@ graph.draw(words, grads=True)
 # %% [markdown]
 # Boxes of your own are made by `graph.scope`, and what is in one can be folded. `collapse=0` folds the outermost
 # boxes, `collapse=1` leaves those open and folds what is in them, and so on; `collapse="attention"` folds by name.
-# Eight heads, written as a loop, are eight boxes:
+# What is folded has a double line. Eight heads, written as a loop, are eight boxes:
 
 # %%
 L, E, H = 10, 64, 8                                     # positions, width, heads
@@ -146,22 +152,36 @@ both
 # scores. Other draws differ, and by a lot: now and then the two largest scores nearly tie, and then the gradient does
 # come through. So the picture shows what is typical, and not what is average; tutorial 05 has both.
 #
+# At the scores 0.12 has come on the left, and 0.000046 on the right. Then both are multiplied by the keys, a matrix of
+# norm 256, and grow. On the left the 1/32 that scaled the query also scales its gradient; on the right nothing does. So
+# at the query the difference is a factor of 80, and no longer of 2,600. What died, died at the softmax.
+
+# %%
+norms = {}
+for v in both.trace.vertices:
+    if v.name == "query" or (v.label == "matmul" and v.shape == (1, 64)):
+        norms.setdefault(v.name or "scores", []).append(float(np.linalg.norm(v.grad)))
+for place, (scaled, unscaled) in norms.items():
+    print(f"{place}: {scaled:.2g} and {unscaled:.2g}, a factor of {scaled / unscaled:.0f}")
+assert round(norms["scores"][0] / norms["scores"][1], -2) == 2600
+assert round(norms["query"][0] / norms["query"][1], -1) == 80
+
+# %% [markdown]
 # Nor do you have to look for the place: ask for the edge along which the gradient shrinks most.
 
 # %%
-def most_lost(drawn, box):
-    """The op of the box that sends back the least, of all that came to it."""
-    inside = {v.id: v for v in drawn.trace.vertices if v.id.startswith(box)}
+def most_lost(drawn, side):
+    """The op of one side that sends back the least, of all that came to it."""
+    ops = {v.id: v for v in drawn.trace.vertices if v.id.startswith(side)}
 
     def kept(edge):
-        return np.linalg.norm(edge.grad) / np.linalg.norm(inside[edge.target].grad)
-    edges = [e for e in drawn.trace.edges if e.target in inside and e.grad is not None]
-    worst = min(edges, key=kept)
-    return inside[worst.target].label, kept(worst)
+        return np.linalg.norm(edge.grad) / np.linalg.norm(ops[edge.target].grad)
+    worst = min((e for e in drawn.trace.edges if e.target in ops and e.grad is not None), key=kept)
+    return ops[worst.target].label, kept(worst)
 
 
-for box, name in (("a", "scaled"), ("b", "unscaled")):  # compare names the ids of the first graph a…, of the second b…
-    op, share = most_lost(both, box)
+for side, name in (("a", "scaled"), ("b", "unscaled")):     # with these letters compare begins the ids
+    op, share = most_lost(both, side)
     print(f"{name}: {op} sends on {share:.1e} of what comes to it")
 assert most_lost(both, "b")[0] == "softmax"
 assert most_lost(both, "b")[1] < 1e-3 * most_lost(both, "a")[1]
@@ -174,30 +194,35 @@ assert most_lost(both, "b")[1] < 1e-3 * most_lost(both, "a")[1]
 # picture says so.
 
 # %%
-value = Tensor(1.0, requires_grad=True)
+value = start = Tensor(1.0, requires_grad=True, name="start")
 for _ in range(20_000):
-    value = (value * 0.5).tanh()
+    value = (value * 1.5).tanh()
 print(graph.draw(value).note)
 assert len(graph.draw(value).shown.vertices) == 500
+graph.draw(value, max_nodes=6, values=True)
 
 # %% [markdown]
 # ## 6. The backward pass as a film
 #
-# `save` writes DOT text, a picture, or, if the name ends in .html, one page that needs no network. It shows the graph
-# and steps back through it, op by op: the gradient that arrives, the rule, what is sent to each input, and how shares
-# add up at x. Arrow keys step, a click on a box folds it. Write it where you like; here, where it is thrown away.
+# `save` writes DOT text, a picture, or, if the name ends in .html, one page that needs no network: it shows the graph
+# and steps back through it, op by op, with the gradient that arrives, the rule, what is sent to each input, and how
+# shares add up. A notebook shows the same page for `.page()`. Step with the buttons or the arrow keys; a click on the
+# name of a box folds it.
 
 # %%
-with tempfile.TemporaryDirectory() as folder:
-    page = graph.draw(words).save(Path(folder) / "attention.html")
-    print(f"{page.name}: {page.stat().st_size // 1000} kB")
+drawn.page()
+
+# %%
+film = graph.draw(words).page()
+print(f"three words: {len(film.encode()) // 1000} kB")
+film
 
 # %% [markdown]
 # The examples are on the command line too, and so are functions of yours:
 #
 # ```bash
-# python3 -m tinygrad_attn graph attention --out attention.html --open
-# python3 -m tinygrad_attn graph my_model:loss --grads --out loss.svg
+# python3 -m tinygrad_attn graph attention --out out/attention.html --open
+# python3 -m tinygrad_attn graph my_model.py:loss --grads --out out/loss.svg
 # ```
 #
 # ## Exercises
@@ -205,19 +230,21 @@ with tempfile.TemporaryDirectory() as folder:
 # 1. Draw `h = 2 * x; y = h * h + h` for x = 3, with gradients. How many edges leave h, what does each carry, and in
 #    which order does the walk meet them? Say it before you draw it.
 # 2. `y = x * x` has one op. How many edges? Predict the share of each at x = 3.
-# 3. Draw `attention(q, q, q)[0]` with `grads=True`, for a 4 × 2 tensor q. Which three shares does q get? Is the largest
-#    the one through the values?
-# 4. Give a chain of ten `tanh` its gradients, starting at 3. Where is most of it lost? Then start at 0.1.
-# 5. Write `largest(drawn)`, which returns the name of the leaf with the largest gradient, from `drawn.trace` alone.
+# 3. Draw `attention(q, q, q)[0]` with `grads=True`, for q = rng.normal(size=(4, 2)). Which three shares does q get?
+#    Which is the largest? Then try 10 q.
+# 4. Draw ten `tanh` in a row, `x.tanh().tanh()…`, with gradients, for x = 3. Where is most of it lost? Then for
+#    x = 0.1.
+# 5. Write `largest(drawn)`, which returns the name of the leaf with the largest gradient, from the trace of a graph
+#    that was drawn with gradients.
 #
 # <details><summary>Answers</summary>
 #
 # 1. Three: h goes twice into the product, and once into the sum. The sum is the last op, so it is met first and sends
 #    1; the product sends 6 twice. Together 13, and x gets 26.
 # 2. Two, as x is used twice; 3 along each.
-# 3. Those through the query, the key and the value. It depends on q: the rule at the values is weightsᵀ g, whatever the
-#    scores; the other two pass through the softmax, and vanish where it saturates.
-# 4. In the first: tanh 3 is 0.995, so 1 − tanh² is 0.0099. From 0.1 hardly anything is lost, and evenly.
+# 3. Those through the query, the key and the value. The last is nearly always the largest: its rule, weightsᵀ g, has no
+#    derivative of the softmax in its way. The other two have, and at 10 q, where the softmax saturates, they vanish.
+# 4. In the first: tanh 3 is 0.995, so 1 − tanh² is 0.0099. From 0.1 a tenth is lost, about a hundredth in each.
 # 5. `max((v for v in drawn.trace.vertices if v.kind == "leaf"), key=lambda v: np.linalg.norm(v.grad)).name`
 # </details>
 #

@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .labels import Strengths, facts, words
-from .trace import Box, Edge, Trace, Vertex
+import numpy as np
+
+from .labels import Strengths, gradient_text, value_lines, words
+from .trace import Box, Edge, Trace, Vertex, number
 from .words import say
 
 FONT = "Arial"
@@ -17,7 +19,7 @@ INK, SOFT = "#1c2733", "#5a6775"
 # fill and line, for light and dark paper
 COLOURS = {
     "leaf": (("#fdeccb", "#b9770e"), ("#4a3714", "#d9a441")),
-    "constant": (("#f1f3f5", "#a3acb6"), ("#262c33", "#66717d")),
+    "constant": (("#f1f3f5", "#8b95a0"), ("#262c33", "#7b8794")),
     "op": (("#e4eefb", "#3f7cc4"), ("#1d3552", "#5b9be6")),
     "box": (("#ece6fa", "#7d5fc7"), ("#332a52", "#a48be8")),
     "rest": (("#ffffff", "#a3acb6"), ("#14181d", "#66717d")),
@@ -36,7 +38,7 @@ SHAPES = {"leaf": "box", "constant": "box", "op": "box", "box": "box", "rest": "
 def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str = "en") -> str:
     """DOT text, with gradients if they were traced; the same for the same computation in every run. What users wrote
     in a name is shown as they wrote it, and is never syntax: ids are the trace's own."""
-    graphviz = the_package()
+    graphviz = graphviz_package()
     strengths = Strengths(traced) if traced.seed else None
     captions = [f"{strengths.legend(lang)} {say(lang)['against']}" if strengths else "", traced.note]
     caption = "\n".join(line for text in captions for line in textwrap.wrap(text, CAPTION))
@@ -47,7 +49,8 @@ def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str =
                     **({"nslimit": "1", "nslimit1": "1", "splines": "line"} if _crowded(traced) else {})},
         node_attr={"fontname": FONT, "fontsize": "12", "fontcolor": INK, "height": "0.3", "margin": "0.1,0.06"},
         edge_attr={"fontname": FONT, "fontsize": "9", "fontcolor": SOFT, "color": "#7b8794", "arrowsize": "0.6"})
-    sinks = {vertex.id for vertex in traced.vertices} - {edge.source for edge in traced.edges}
+    uses = Counter(edge.source for edge in traced.edges)
+    sinks = {vertex.id for vertex in traced.vertices if not uses[vertex.id]}
     rules: dict[str, dict[str, None]] = {}
     for edge in traced.edges:
         rules.setdefault(edge.target, {})[edge.rule] = None
@@ -64,11 +67,11 @@ def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str =
         else:
             digraph.body.append("\t}\n")
     for edge in traced.edges:
-        digraph.edge(edge.source, edge.target, **_edge(edge, strengths, shapes))
+        digraph.edge(edge.source, edge.target, **_edge(edge, strengths, shapes, uses[edge.source] > 1))
     return str(digraph.source)
 
 
-def the_package() -> Any:
+def graphviz_package() -> Any:
     """The `graphviz` package, which writes DOT and runs programs; loaded when it is first needed."""
     try:
         import graphviz
@@ -119,7 +122,9 @@ def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: boo
     """Its attributes. The shape stands on the edges, and on a vertex only if no edge leaves it."""
     lines = words(vertex, shapes and (vertex.kind == "box" or (last and bool(vertex.shape))))
     lines = lines or [str(vertex.shape) if shapes else vertex.kind]
-    lines += facts(vertex, values, strengths is not None)
+    if values and (rows := value_lines(vertex)):
+        lines += [f"= {rows[0]}"] if len(rows) == 1 else rows
+    lines += filter(None, [gradient_text(vertex) if strengths else ""])
     level = strengths.level(vertex) if strengths else None
     (fill, line), _ = COLOURS[vertex.kind]
     style, classes = ["filled"], [f"{CLASS}-{vertex.kind}"]
@@ -136,11 +141,14 @@ def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: boo
             **({"fontsize": "10", "height": "0.2", "margin": "0.06,0.03"} if small else {})}
 
 
-def _edge(edge: Edge, strengths: Strengths | None, shapes: bool) -> dict[str, str]:
+def _edge(edge: Edge, strengths: Strengths | None, shapes: bool, shared: bool) -> dict[str, str]:
+    """Its attributes. Where a number has several uses, each edge says its share of the gradient."""
     level = strengths.level(edge) if strengths else None
     look = {"tooltip": _tip(edge.rule or str(edge.shape))}
     if shapes and edge.shape:
         look["label"] = f"\u00a0\u00a0{edge.shape}\u00a0"
+    elif shared and edge.grad is not None and not np.ndim(edge.grad):
+        look["label"] = f"\u00a0\u00a0{number(edge.grad)}\u00a0"
     if strengths:
         look |= {"color": LINES[0][level or 0], "class": f"{CLASS}-line{level or 0}",
                  "penwidth": f"{0.5 + 0.7 * (level or 0):.1f}"}
@@ -155,7 +163,7 @@ def _tooltip(vertex: Vertex, rules: Iterable[str]) -> str:
 
 def _tip(text: str) -> Any:
     """A tooltip: no escape of DOT, no entity and no markup is meant. Graphviz unescapes it twice."""
-    return the_package().nohtml(_in_quotes(text).replace("&#92;", "&#92;&#92;"))
+    return graphviz_package().nohtml(_in_quotes(text).replace("&#92;", "&#92;&#92;"))
 
 
 def _in_quotes(text: str) -> str:

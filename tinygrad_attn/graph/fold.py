@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,46 +18,67 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
 
     A number leaves that many levels of boxes open: 0 folds the outermost. A name, or several, folds the boxes that have
     it. A value that a box uses several times goes in once, and the gradients that it gets from there are added up.
+    Below 0 is a ValueError, and so is a name that no box has; what is neither number nor name is a TypeError.
+
+    >>> from tinygrad_attn import Tensor, graph
+    >>> x = Tensor(2.0, requires_grad=True)
+    >>> with graph.scope("cube"):
+    ...     y = x * x * x
+    >>> for vertex in fold(graph.trace(y, grads=True), 0).vertices:
+    ...     print(vertex.kind, vertex.label, vertex.formula, vertex.grad)
+    leaf   12.0
+    box cube () → () 1.0
     """
     if collapse is None:
         return traced
     folded = _folded(traced.boxes, collapse)
-    into = {v.id: (folded.get(v.box) if v.box else None) or v.id for v in traced.vertices}
+    into = {v.id: folded.get(v.box or "") or v.id for v in traced.vertices}
     inside: dict[str, list[Vertex]] = {}
     for v in traced.vertices:
         if into[v.id] != v.id:
             inside.setdefault(into[v.id], []).append(v)
-    merged: dict[tuple[Any, ...], Edge] = {}
-    oldest: dict[tuple[Any, ...], str] = {}
-    arguments: Counter[str] = Counter()
-    for k, edge in enumerate(traced.edges):
-        source, target = into[edge.source], into[edge.target]
-        if source == target:
-            continue
-        key = (edge.origin, target) if target in inside else (k,)
-        if key in merged:
-            # The walk goes back: of the uses, those by the oldest op come last, in the order of its arguments.
-            total = edge.total if edge.target == oldest[key] else merged[key].total
-            merged[key] = replace(merged[key], grad=_sum(merged[key].grad, edge.grad), total=total)
-            continue
-        oldest[key] = edge.target
-        merged[key] = replace(edge, source=source, target=target)
-        if target in inside:
-            merged[key] = replace(merged[key], argument=arguments[target], parameter="", rule="")
-            arguments[target] += 1
+    edges = _merged(traced.edges, into, inside)
     takes: dict[str, list[tuple[int, ...]]] = {box: [] for box in inside}
-    for edge in merged.values():
+    for edge in edges:
         if edge.target in takes:
             takes[edge.target].append(edge.shape)
     leaving = {edge.source for edge in traced.edges if into[edge.source] != into[edge.target]} | set(traced.outputs)
     box_of = {box.id: box for box in traced.boxes}
-    last = {inner[-1].id: box for box, inner in inside.items()}     # a box stands where its last op stood
+    last = {members[-1].id: box for box, members in inside.items()}     # a box stands where its last vertex stood
     vertices = [_closed(box_of[last[v.id]], inside[last[v.id]], takes[last[v.id]], leaving) if v.id in last else v
                 for v in traced.vertices if into[v.id] == v.id or v.id in last]
-    return replace(traced, vertices=tuple(vertices), edges=tuple(merged.values()),
+    return replace(traced, vertices=tuple(vertices), edges=tuple(edges),
                    outputs=tuple(dict.fromkeys(into[v] for v in traced.outputs)),
                    seeds={into[v]: seed for v, seed in traced.seeds.items()},
                    boxes=tuple(box for box in traced.boxes if box.id not in folded))
+
+
+def _merged(edges: Iterable[Edge], into: Mapping[str, str], absorbing: Collection[str]) -> list[Edge]:
+    """The edges between what vertices went `into`; those within one are gone. An absorbing vertex takes a value once,
+    and what its uses send back is added up."""
+    merged: dict[tuple[Any, ...], Edge] = {}
+    oldest: dict[tuple[Any, ...], str] = {}
+    taken: Counter[str] = Counter()
+    for k, edge in enumerate(edges):
+        source, target = into[edge.source], into[edge.target]
+        if source == target:
+            continue
+        if target not in absorbing:
+            merged[k,] = replace(edge, source=source, target=target)
+            continue
+        key = edge.origin, target
+        if key not in merged:
+            merged[key] = replace(edge, source=source, target=target, argument=taken[target], parameter="", rule="")
+            oldest[key] = edge.target
+            taken[target] += 1
+        else:
+            # The walk goes back: of the uses, those by the oldest op come last, in the order of its arguments.
+            total = edge.total if edge.target == oldest[key] else merged[key].total
+            with np.errstate(all="ignore"):
+                grad = edge.grad if merged[key].grad is None else merged[key].grad if edge.grad is None else (
+                    merged[key].grad + edge.grad)
+            merged[key] = replace(merged[key], grad=grad, total=total)
+    return list(merged.values())
 
 
 def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> dict[str, str]:
@@ -70,17 +91,17 @@ def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> di
     elif isinstance(collapse, str) or (isinstance(collapse, Collection) and all(isinstance(n, str) for n in collapse)):
         wanted = {collapse} if isinstance(collapse, str) else set(collapse)
         if unknown := wanted - {box.name for box in boxes}:
-            raise ValueError(f"graph: collapse names no box: {', '.join(sorted(unknown))}; the boxes are "
-                             f"{', '.join(sorted({box.name for box in boxes})) or 'none'}")
+            known = ", ".join(sorted({box.name for box in boxes}))
+            raise ValueError(f"graph: collapse names no box: {', '.join(sorted(unknown))}; "
+                             + (f"the boxes are {known}" if known else "there are no boxes"))
     else:
         raise TypeError(f"graph: collapse={collapse!r}; it is a number of levels, the name of a box, or several names")
     into: dict[str, str] = {}
-    depth: dict[str | None, int] = {None: -1}
+    level = _levels(boxes)
     for box in boxes:
-        depth[box.id] = depth[box.outer] + 1
         if box.outer in into:
             into[box.id] = into[box.outer]
-        elif depth[box.id] >= wanted if isinstance(wanted, int) else box.name in wanted:
+        elif level[box.id] >= wanted if isinstance(wanted, int) else box.name in wanted:
             into[box.id] = box.id
     return into
 
@@ -91,16 +112,12 @@ def _closed(box: Box, inside: list[Vertex], takes: list[tuple[int, ...]], leavin
     ops = sum(int(dict(v.params).get("ops", 1)) for v in inside if v.kind in ("op", "box"))
     one = out[0] if len(out) == 1 else None
     return Vertex(box.id, "box", box.name, one.name if one else None, out[-1].shape, out[-1].dtype,
-                  (("ops", str(ops)),), box.outer, f"{_listed(takes)} → {_listed([v.shape for v in out])}",
+                  (("ops", str(ops)),), box.outer, f"{_listed(takes)} → {_listed([v.shape for v in out])}".strip(),
                   one.value if one else None, one.grad if one else None)
 
 
 def _listed(shapes: list[tuple[int, ...]]) -> str:
-    return ", ".join(f"{n} × {shape}" if n > 1 else str(shape) for shape, n in Counter(shapes).items()) or "nothing"
-
-
-def _sum(a: Any, b: Any) -> Any:
-    return b if a is None else a if b is None else a + b
+    return ", ".join(f"{n} × {shape}" if n > 1 else str(shape) for shape, n in Counter(shapes).items())
 
 
 def size(traced: Trace) -> int:
@@ -117,7 +134,8 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
         return traced
     whole, folded = traced, ""
     if traced.boxes:
-        fitting = bisect_right(range(_depth(traced.boxes)), max_nodes, key=lambda k: size(fold(whole, k)))
+        levels = range(max(_levels(traced.boxes).values()) + 1)
+        fitting = bisect_right(levels, max_nodes, key=lambda k: size(fold(whole, k)))
         traced, folded = fold(whole, max(fitting - 1, 0)), "boxes are folded"
         if fitting:
             return replace(traced, note=f"{len(whole.vertices):,} nodes; {folded} to show them in "
@@ -127,26 +145,22 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
     kept = {*outputs, *others[len(others) - (max_nodes - 1 - len(outputs)):]}
     left_out = len(traced.vertices) - len(kept)
     rest = Vertex("rest", "rest", f"… {left_out:,} {'folded and ' if folded else ''}older nodes", None, (), "")
-    edges: dict[tuple[str, str, Any], Edge] = {}
-    for edge in traced.edges:
-        source, target = (end if end in kept else "rest" for end in (edge.source, edge.target))
-        if source != target:
-            key = source, target, edge.origin if target == "rest" else edge.argument
-            edges.setdefault(key, replace(edge, source=source, target=target))
+    into = {v.id: v.id if v.id in kept else "rest" for v in traced.vertices}
     vertices = (rest, *(v for v in traced.vertices if v.id in kept))
-    shown = f"of which the newest {len(kept):,} are shown ({remedy})"
-    return replace(traced, vertices=vertices, edges=tuple(edges.values()), outputs=outputs,
+    shown = f"of which {len(kept):,} are shown, the outputs and the newest others ({remedy})"
+    return replace(traced, vertices=vertices, edges=tuple(_merged(traced.edges, into, {"rest"})), outputs=outputs,
                    boxes=_around({v.box for v in vertices}, traced.boxes),
                    seeds={v: seed for v, seed in traced.seeds.items() if v in kept},
                    note=f"{len(whole.vertices):,} nodes; {folded}, and {len(traced.vertices):,} are left, {shown}"
                         if folded else f"{len(whole.vertices):,} nodes, {shown}")
 
 
-def _depth(boxes: Collection[Box]) -> int:
-    depth: dict[str | None, int] = {None: 0}
+def _levels(boxes: Collection[Box]) -> dict[str | None, int]:
+    """How many boxes each is in."""
+    level: dict[str | None, int] = {None: -1}
     for box in boxes:
-        depth[box.id] = depth[box.outer] + 1
-    return max(depth.values())
+        level[box.id] = level[box.outer] + 1
+    return level
 
 
 def _around(inner: set[str | None], boxes: Collection[Box]) -> tuple[Box, ...]:

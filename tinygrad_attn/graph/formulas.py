@@ -43,8 +43,9 @@ def rule(op: Primitive, argument: int) -> str:
     if vjp is no_derivative:
         return f"{target}: none"
     code = _code(vjp)
-    return "" if not code else code if code.startswith("dL/d") else f"{target}:\n{code}" if "\n" in code else (
-        f"{target} = {code}")
+    if not code or code.startswith("dL/d"):
+        return code
+    return f"{target}:\n{code}" if "\n" in code else f"{target} = {code}"
 
 
 def _first_sentence(docstring: str | None) -> str:

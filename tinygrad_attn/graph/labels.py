@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ MOST = 5                                    # rows and columns of an array that 
 
 def norm(array: Any) -> float:
     """The root of the sum of squares, also where the squares would overflow or underflow."""
-    values = np.abs(np.asarray(array)).astype(float).ravel()
-    largest = values.max(initial=0.0)
-    if not largest or not math.isfinite(largest):
-        return float(largest)
-    return float(largest * np.sqrt(np.sum(np.square(values / largest))))
+    with np.errstate(all="ignore"):
+        values = np.abs(np.asarray(array) * 1.0).astype(float).ravel()
+        largest = values.max(initial=0.0)
+        if not largest or not math.isfinite(largest):
+            return float(largest)
+        return float(largest * np.sqrt(np.sum(np.square(values / largest))))
 
 
 class Strengths:
@@ -32,6 +32,7 @@ class Strengths:
         parts: list[Vertex | Edge] = [*traced.vertices, *traced.edges]
         self.norms = {id(x): norm(x.grad) for x in parts if x.grad is not None}
         self.strongest = max((n for n in self.norms.values() if math.isfinite(n)), default=0.0)
+        self.traced = traced
 
     def level(self, x: Vertex | Edge) -> int | None:
         """Of a vertex or an edge: None if no gradient comes there, 0 if it is exactly zero, else 1 to LEVELS."""
@@ -41,41 +42,62 @@ class Strengths:
         """The level of a norm."""
         if not n:
             return 0
-        if not math.isfinite(n):
-            return LEVELS
+        if not self.strongest or not n < self.strongest:
+            return LEVELS                   # also what is infinite or NaN
         below = math.log10(self.strongest) - math.log10(n)
         return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
 
+    def outputs(self) -> str:
+        """What the outputs are called."""
+        names = {v.id: v.name or v.label or "Tensor" for v in self.traced.vertices} | titles(self.traced)
+        return ", ".join(names[v] for v in self.traced.outputs)
+
     def legend(self, lang: str = "en") -> str:
-        """What the levels mean, in the numbers of this picture."""
-        words, finite = say(lang), [n for n in self.norms.values() if n and math.isfinite(n)]
-        least = self.strongest / 10 ** DECADES
-        text = (words["legend"].format(strongest=said(self.strongest), weakest=said(least)) if finite and
-                10 * min(finite) <= self.strongest else words["all_alike"].format(
-                    weakest=said(min(finite)), strongest=said(self.strongest)) if finite else "")
+        """What is differentiated, and what the levels mean, in the numbers of this picture."""
+        traced, text = self.traced, say(lang)
+        if not traced.seed:
+            return ""
+        said = [text[f"of_{traced.seed}"].format(outputs=self.outputs())]
+        finite = [n for n in self.norms.values() if n and math.isfinite(n)]
+        if finite and 10 * min(finite) <= self.strongest:
+            least = self.strongest / 10 ** DECADES
+            said.append(text["legend"].format(strongest=number(self.strongest, 2), weakest=number(least, 2)))
+        elif finite:
+            said.append(text["all_alike"].format(weakest=number(min(finite), 2), strongest=number(self.strongest, 2)))
         if not all(map(math.isfinite, self.norms.values())):
-            return f"{text} {words['not_finite']}".strip()
-        return text or words["all_zero"]
+            said.append(text["not_finite"])
+        elif not finite:
+            said.append(text["all_zero"])
+        return " ".join(said)
 
 
-def said(x: float) -> str:
-    """Two digits of a number, written out unless that is long."""
-    if not x or 1e-4 <= x < 1e6:
-        return np.format_float_positional(x, 2, fractional=False, trim="-")
-    return np.format_float_scientific(x, 1, trim="-", exp_digits=1).replace(".e", "e").replace("e+", "e")
+def titles(traced: Trace) -> dict[str, str]:
+    """Of graphs that are compared, the title of each output: the box that holds it, if they are in different ones."""
+    boxes = {box.id: box for box in traced.boxes}
+
+    def outermost(box: str | None) -> str:
+        while box and (outer := boxes[box].outer):
+            box = outer
+        return boxes[box].name if box else ""
+    found = {v.id: outermost(v.box) for v in traced.vertices if v.id in traced.outputs}
+    return found if len(set(found.values())) == len(found) > 1 and all(found.values()) else {}
 
 
 def written(array: Any) -> list[str]:
-    """A number, a small array row by row, or the range of a large one."""
+    """A number, a small array row by row, or the range of a large one.
+
+    >>> written(np.eye(2)), written(np.arange(1000.0))
+    (['1  0', '0  1'], ['0 … 999'])
+    """
     array = np.asarray(array)
-    if not array.ndim:
-        return [number(array)]
+    if array.size == 1:
+        return [number(array.item() if array.ndim else array)]
     if not array.size:
         return ["empty"]
     rows = array.reshape(-1, array.shape[-1])
     if array.ndim <= 2 and rows.shape[0] <= MOST and rows.shape[1] <= MOST:
-        return ["  ".join(f"{x:.3g}" if array.dtype.kind in "fc" else str(x) for x in row) for row in rows]
-    return [f"{number(array.min())} … {number(array.max())}"]
+        return ["  ".join(number(x, 3) for x in row) for row in rows]
+    return [f"{number(array.min(), 3)} … {number(array.max(), 3)}"]
 
 
 def words(vertex: Vertex, shapes: bool = True) -> list[str]:
@@ -88,10 +110,13 @@ def words(vertex: Vertex, shapes: bool = True) -> list[str]:
     return [word for word in (title, params, shape) if word]
 
 
-def facts(vertex: Vertex, values: bool, grads: bool) -> Iterator[str]:
-    """The lines about value and gradient."""
-    if values and vertex.value is not None and not (vertex.kind == "constant" and vertex.label):
-        first, *others = written(vertex.value)
-        yield from ([f"= {first}"] if not others else [first, *others])
-    if grads and vertex.grad is not None:
-        yield (f"grad {number(vertex.grad)}" if not np.ndim(vertex.grad) else f"‖grad‖ {said(norm(vertex.grad))}")
+def value_lines(vertex: Vertex) -> list[str]:
+    """Its value, if that is not said by its label."""
+    return [] if vertex.value is None or (vertex.kind == "constant" and vertex.label) else written(vertex.value)
+
+
+def gradient_text(vertex: Vertex) -> str:
+    """Its gradient: the number, or the norm of an array; nothing if it has none."""
+    if vertex.grad is None:
+        return ""
+    return f"‖grad‖ {number(norm(vertex.grad), 2)}" if np.ndim(vertex.grad) else f"grad {number(vertex.grad)}"

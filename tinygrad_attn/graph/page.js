@@ -61,16 +61,26 @@ function visible() {
   return { nodes, edges };
 }
 const leaves = v => data.outputs.includes(v.id) || uses(v).some(e => shownAs(e.target) !== shownAs(v.id));     // its box
-function nameOf(v) { return v.name || (v.kind === "op" || v.kind === "rest" || v.label ? v.label : v.shape); }
-function titled(v) { return [v.name, v.label].filter(Boolean).join(" = ") || `${words[v.kind === "constant" ? "constant_kind" : v.kind] || v.kind} ${v.shape}`; }
+function nameOf(v) { return v.name || (v.kind === "op" || v.kind === "rest" || v.label ? v.label : shapeOf(v)); }
+function titled(v) { return [v.name, v.label].filter(Boolean).join(" = ") || `${words[v.kind === "constant" ? "constant_kind" : v.kind] || v.kind}${data.shapes ? " " + v.shape : ""}`; }
+const placeName = v => { for (const id in data.titles) if (v.box && pathOf(v.box).startsWith(data.titles[id])) return data.titles[id] + ": "; return ""; };
+const insideOf = v => v.box ? `${words.inside} ${pathOf(v.box)}` : "";
 function linesOf(v) {
-  if (v.inside) return [v.label, v.inside.filter(u => u.kind === "op" && leaves(u)).map(u => u.name || u.shape).join(", ")].filter(Boolean);
-  const title = [v.name, v.kind === "leaf" ? "" : v.label].filter(Boolean).join(" = ") || v.shape;
+  if (v.inside) return [v.label, v.inside.filter(u => (u.kind === "op" || u.kind === "box") && leaves(u)).map(u => u.name || (data.shapes ? u.shape : u.label)).join(", ")].filter(Boolean);
+  const title = [v.name, v.kind === "leaf" ? "" : v.label].filter(Boolean).join(" = ") || shapeOf(v);
   const last = data.shapes && !uses(v).length && v.kind !== "constant" && title !== v.shape && !v.scalar ? [v.shape] : [];
   const scalar = v.scalar && v.value && v.kind !== "constant" ? ["= " + short(v.value.rows[0][0])] : [];
   return [title, ...(v.params.length ? [v.params.join(", ")] : []), ...last, ...scalar].map(line => line.length > 44 ? line.slice(0, 43) + "…" : line);
 }
-const gradientOf = a => a.scalar ? "g = " + short(a.rows[0][0]) : "‖g‖ = " + short(Number(a.norm));
+const gradientOf = a => a.scalar ? "g = " + short(a.rows[0][0]) : "‖g‖ = " + short(a.norm);
+const shapeOf = v => data.shapes ? v.shape : words[v.kind === "constant" ? "constant_kind" : v.kind] || v.kind;
+// In the rule of an op, its arguments are called x and y; here they have names of their own.
+const spoken = v => v.name || (v.kind === "op" || v.kind === "box" || (v.kind === "constant" && v.label) ? v.label : "");
+function ruleOf(op, e) {
+  const names = new Map(into(op).map(u => [u.parameter, spoken(vertexOf.get(u.source))]));
+  const share = e.rule.replace(/^dL\/d\S+( =|:)\s*/, "");
+  return share.replace(/(^|[^\w.])([A-Za-z_]\w*)(?![\w(]|\s*=[^=])/g, (all, before, word) => names.get(word) ? before + names.get(word) : all);
+}
 
 // ------------------------------------------------------------------------------------------------ layout and drawing
 function layout() {
@@ -217,9 +227,10 @@ function fit(least = 0) {
   clamp();
   apply();
 }
+const LEAST = Object.keys(data.titles).length ? 0.45 : 0.62;         // graphs that are compared are seen both
 function begin() {                          // all, or, where the letters would be too small, the part that comes first
   place.touched = false;
-  fit(0.62);
+  fit(LEAST);
   if (data.outputs.length) follow(data.steps[Math.max(step, 1) - 1] || data.outputs[0]);
 }
 function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
@@ -282,7 +293,7 @@ canvas.addEventListener("click", () => { if (chosen && !drag.moved) { chosen = n
 
 // ------------------------------------------------------------------------------------------------ numbers and heat maps
 function short(x) {
-  if (typeof x !== "number") return String(x);
+  if (typeof x !== "number") return String(x).replace("-", "−");
   const r = Number(x.toPrecision(3)), least = Math.abs(r);
   const text = Number.isInteger(x) && least < 1e5 || least >= 1000 && least < 1e5 ? x.toFixed(0) : least >= 0.001 && least < 1e5 ? r.toPrecision(3) : x.toExponential(1);
   return text.replace(/-/g, "−");
@@ -293,7 +304,7 @@ function heatmap(a, label) {
   table.setAttribute("aria-label", `${label}, ${a.shape}`);
   if (tiny) {
     table.setAttribute("role", "img");
-    table.setAttribute("aria-label", `${label}, ${a.shape}, ${words.least} ${short(Math.min(...numbers))}, ${words.most} ${short(Math.max(...numbers))}, ${words.norm} ${a.norm}`);
+    table.setAttribute("aria-label", `${label}, ${a.shape}, ${words.least} ${short(Math.min(...numbers))}, ${words.most} ${short(Math.max(...numbers))}, ${words.norm} ${short(a.norm)}`);
   }
   for (const row of a.rows) {
     const line = tag("tr");
@@ -307,7 +318,7 @@ function heatmap(a, label) {
     }
     table.append(line);
   }
-  const about = [a.part ? `${words[a.part]} ${a.shape}` : "", a.scalar || !a.rows.length ? "" : `${words.norm} ${a.norm}`];
+  const about = [a.part ? `${words[a.part]} ${a.shape}` : "", a.scalar || !a.rows.length ? "" : `${words.norm} ${short(a.norm)}`];
   return tag("div", "heatmap", table, tag("div", "where-to", about.filter(Boolean).join(" · ")));
 }
 function part(title, a) { return [tag("h3", "", title), a ? heatmap(a, title) : tag("p", "soft", words.none)]; }
@@ -315,7 +326,7 @@ function part(title, a) { return [tag("h3", "", title), a ? heatmap(a, title) : 
 // ------------------------------------------------------------------------------------------------ the film
 const isSent = e => e.grad !== null && (stepOf.get(e.target) || Infinity) <= step;
 const seedOf = new Map(data.seeds.map(s => [s.id, { grad: s.grad, level: s.level, sum: s.level, seed: true }]));
-const sharesOf = v => [...(seedOf.has(v.id) ? [seedOf.get(v.id)] : []), ...uses(v).filter(e => e.grad !== null)];
+const sharesOf = v => v.grad === null ? [] : [...(seedOf.has(v.id) ? [seedOf.get(v.id)] : []), ...uses(v).filter(e => e.grad !== null)];
 const got = v => sharesOf(v).filter(e => e.seed || isSent(e));      // all shares, and those that have come by now
 const complete = v => v.grad !== null && got(v).length === sharesOf(v).length;
 function soFar(v) {                         // the gradient as it has come by now, or nothing
@@ -352,7 +363,7 @@ function paint() {
 }
 function sum(v, numbers) {                  // of single numbers, the sum itself
   const total = soFar(v);
-  return numbers.map((x, k) => k ? (x < 0 ? ` − ${short(-x)}` : ` + ${short(x)}`) : short(x)).join("") + " = " + short(total.rows[0][0]);
+  return numbers.map((x, k) => k ? (short(x).startsWith("−") ? ` − ${short(x).slice(1)}` : ` + ${short(x)}`) : short(x)).join("") + " = " + short(total.rows[0][0]);
 }
 function added(v) {                         // what is said of a value whose shares add up
   const all = sharesOf(v), sent = got(v), parts = { name: nameOf(v), done: sent.length, all: all.length };
@@ -367,23 +378,24 @@ function explain() {
   if (chosen) return look(now, vertexOf.get(chosen));
   if (!data.steps.length) return now.append(tag("p", "", words.nothing));
   if (!current) {
-    now.append(tag("h2", "", words.begin), tag("p", "", words["begin_" + data.seed]), tag("p", "", words.means));
+    now.append(tag("h2", "", words.begin), tag("p", "", put(words["begin_" + data.seed], { outputs: data.output_names })), tag("p", "", words.means));
     for (const s of data.seeds) { const v = vertexOf.get(s.id); now.append(...part([nameOf(v), pathOf(v.box)].filter(Boolean).join(" · "), s.grad)); }
     return;
   }
   const inputs = into(current), rules = inputs.map(e => e.grad === null ? "" : e.rule).join("\n"), names = text => new RegExp(`(^|[^\\w.])${text}\\b`).test(rules.replace(/^dL\/d\S+/gm, ""));
-  now.append(tag("h2", "", titled(current)), tag("p", "formula", current.formula), tag("p", "soft", [current.box ? `${words.inside} ${pathOf(current.box)}` : "", ...current.params].filter(Boolean).join(" · ")));
-  now.append(...part(words.arrives, current.grad));
+  now.append(tag("h2", "", titled(current)), tag("p", "formula", current.formula), tag("p", "soft", [insideOf(current), ...current.params].filter(Boolean).join(" · ")));
+  if (current.grad) now.append(...part(words.arrives, current.grad));
   if (names("out")) now.append(...part(words.made, current.value));
   for (const e of inputs) {
     const source = vertexOf.get(e.source);
-    if (source.value && names(e.parameter.replace(/\W.*/, ""))) now.append(...part(`${e.parameter}, ${words.here} ${nameOf(source)}`, source.value));
+    const name = spoken(source) ? nameOf(source) : `${e.parameter}, ${words.here} ${nameOf(source)}`;
+    if (source.value && e.parameter && names(e.parameter.replace(/\W.*/, "")) && !(source.kind === "constant" && source.label && !source.name)) now.append(...part(`${words.its_input} ${name}`, source.value));
   }
   for (const e of inputs) {
     const source = vertexOf.get(e.source);
-    if (e.grad === null) { now.append(tag("p", "soft apart", `${nameOf(source)}, ${words.its} ${e.parameter}: ${words.constant}`)); continue; }
-    now.append(tag("h3", "apart", `${words.sends} ${nameOf(source)}, ${words.its} ${e.parameter}`));
-    if (e.rule) now.append(tag("pre", "", e.rule));
+    if (e.grad === null) { now.append(tag("p", "soft apart", `${nameOf(source)}: ${words.constant}`)); continue; }
+    now.append(tag("h3", "apart", `${words.sends} ${nameOf(source)}`));
+    if (e.rule) now.append(tag("pre", "", ruleOf(current, e)));
     now.append(heatmap(e.grad, `${words.sends} ${nameOf(source)}`));
     if (e === inputs.findLast(other => other.source === e.source && other.grad !== null)) now.append(...added(source));
   }
@@ -391,7 +403,7 @@ function explain() {
 function look(now, v) {                     // a vertex that was clicked
   const back = tag("button", "", `${words.return} ${step}`);
   back.addEventListener("click", () => { chosen = null; show(); });
-  now.append(tag("h2", "", titled(v)), tag("p", "formula", v.formula), tag("p", "soft", [v.box ? `${words.inside} ${pathOf(v.box)}` : "", v.shape, ...v.params].filter(Boolean).join(" · ")));
+  now.append(tag("h2", "", titled(v)), tag("p", "formula", v.formula), tag("p", "soft", [insideOf(v), data.shapes ? v.shape : "", ...v.params].filter(Boolean).join(" · ")));
   if (v.value) now.append(...part(words.value, v.value));
   const a = soFar(v);
   if (v.kind === "constant") now.append(tag("p", "soft", `${nameOf(v)}: ${words.constant}`));
@@ -407,8 +419,8 @@ function sums() {
     const all = sharesOf(v), sent = got(v);
     if (!sent.length || (v.kind !== "leaf" && all.length < 2) || (v.kind === "leaf" && sent.every(e => e.seed) && all.length > 1)) continue;
     const items = all.length < 2 ? [] : [tag("ul", "", ...sent.map(e => tag("li", stepOf.get(e.target) === step ? "latest" : "",
-      `${words.from} ${e.seed ? words.itself : titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${e.grad.norm}`}`)))];
-    const about = [v.box ? `${words.inside} ${pathOf(v.box)}` : "", all.length > 1 ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""].filter(Boolean).join(" · ");
+      `${words.from} ${e.seed ? words.itself : titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${short(e.grad.norm)}`}`)))];
+    const about = [insideOf(v), all.length > 1 ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""].filter(Boolean).join(" · ");
     const fresh = all.length < 2 && stepOf.get(sent[0].target) === step;
     const entry = tag("div", "entry" + (fresh ? " latest" : ""), tag("h3", "", nameOf(v), " ", tag("span", "where-to", about)), ...items,
       all.length > 1 && soFar(v).scalar ? tag("p", "", sum(v, sent.map(e => e.grad.rows[0][0]))) : heatmap(soFar(v), nameOf(v)));
@@ -421,7 +433,8 @@ function said() {                           // one line on what has happened, to
   if (v) return `${titled(v)}: ${soFar(v) ? gradientOf(soFar(v)) : v.kind === "constant" ? words.constant_kind : words.not_yet}`;
   if (!op) return data.steps.length ? words.begin : "";
   const shares = into(op).filter(e => e.grad !== null).map(e => `${gradientOf(e.grad).replace(/^g = /, "")} ${words.to} ${nameOf(vertexOf.get(e.source))}`);
-  return `${titled(op)}: ${gradientOf(op.grad)}; ${words.sent} ${shares.join(", ")}`;
+  const hidden = shownAs(op.id) !== op.id ? ` (${words.inside} ${drawn.nodes.get(shownAs(op.id)).label}, ${words.folded})` : "";
+  return `${placeName(op)}${titled(op)}${hidden}: ${op.grad ? gradientOf(op.grad) + "; " : ""}${words.sent} ${shares.join(", ")}`;
 }
 function show() {
   by("count").textContent = `${words.step} ${step} ${words.of} ${data.steps.length}`;
@@ -473,7 +486,7 @@ if (!data.steps.length) for (const id of ["controls", "ledger", "lead", "legend"
 else by("legend").textContent = `${data.legend} ${words.turned}`;
 let width = canvas.clientWidth;
 window.addEventListener("resize", () => {   // a phone's address bar changes the height alone
-  if (canvas.clientWidth !== width && !place.touched) fit(0.62);
+  if (canvas.clientWidth !== width && !place.touched) fit(LEAST);
   width = canvas.clientWidth;
 });
 redraw();

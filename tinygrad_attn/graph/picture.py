@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import html
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..files import write_whole
 from ..tensor import Tensor
 from .dot import dot
 from .fold import fit, fold, size
+from .labels import Strengths
 from .outline import outline
-from .page import framed, page
+from .page import Page, page
 from .render import render
 from .trace import Box, Trace, named, trace
 from .words import say
@@ -26,19 +31,23 @@ Collapse = int | str | Collection[str] | None
 
 def draw(*tensors: Tensor, names: Any = None, values: bool = False, grads: Any = False, shapes: bool = True,
          collapse: Collapse = None, max_nodes: int | None = 500) -> Graph:
-    """The computation graph of `tensors`: leaves and constants as boxes, ops as rounded ones, shapes on the edges.
+    """The computation graph of `tensors`: leaves and constants as rectangles, ops rounded, shapes on the edges.
 
     `names` is a dict of tensors by name (`locals()` gives your own variables), also of lists and dicts of them, or a
-    module, for the paths of its parameters; what it does not name has the `name` it was made with. `values` writes out
-    what is small. `grads=True` walks back from the sum of all elements and shows each gradient as the width of the
-    edge that it takes and the shade of the vertex, on a log scale; instead of True it may be dL/d tensor, in its shape.
-    Nobody's `.grad` is touched and nothing is freed, so it may be drawn in any order.
+    module, for the paths of its parameters; what it does not name has the `name` it was made with. `values=True` writes
+    out small arrays, and of large ones the least and the largest element. `grads=True` walks back from the sum of all
+    elements and shows each gradient as the width of the edge that it takes and the shade of the vertex, on a log scale;
+    instead of True it may be dL/d tensor, in its shape. Nobody's `.grad` is touched and nothing is freed, so it does
+    not matter when you draw.
 
     `collapse` folds the boxes that `scope`, `attention` and modules make: a number leaves that many levels open, a
     name, or several, folds those. A graph of more than `max_nodes` is folded, and if that is not enough, its oldest
-    part is left out; `.note` says so. A freed graph is a GraphFreedError, and what is no Tensor a TypeError.
+    part is left out; `.note` says so. Why: the chain rule walks along these edges; who has seen it do so once needs no
+    formula for it.
 
-    Why: the chain rule walks along these edges; who has seen it do so once needs no formula for it.
+    A freed graph is a GraphFreedError; gradients of what needs none, a GraphError, and of another shape a ShapeError;
+    a name that no box has, or fewer than 2 nodes, a ValueError; what is no Tensor, or names that are no dict, a
+    TypeError.
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> print(draw(x * x + 1.0, values=True, grads=True))
@@ -54,37 +63,45 @@ def draw(*tensors: Tensor, names: Any = None, values: bool = False, grads: Any =
 
 
 def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a", "b"), **options: Any) -> Graph:
-    """Two graphs side by side, their gradients on one scale; `options` are those of `draw`.
+    """Two graphs side by side, their gradients on one scale.
 
-    They are Graphs, or Tensors, which are drawn with `grads=True` if the options do not say otherwise. Why: a gradient
-    that vanishes is seen best beside one that does not.
+    They are Graphs, of which the first gives the look of both, or Tensors, which are drawn with `grads=True` if the
+    options do not say otherwise. `options` are those of `draw`; for two Graphs only those that change the look. Why: a
+    gradient that vanishes is seen best beside one that does not. One graph drawn with gradients and one without is a
+    ValueError, and titles that are not two names, or options that nothing uses, a TypeError.
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> print(compare(x * x, x * 1e-3, titles=("square", "small"), shapes=False))
+    square:
     multiply grad 1
       x grad 6
       x grad 6
+    small:
     multiply grad 1
       x grad 0.001
       0.001
     """
     if len(titles) != 2 or not all(isinstance(title, str) for title in titles):
         raise TypeError(f"graph.compare: titles={titles!r}; give two names, of the one graph and of the other")
-    look = {key: options.pop(key) for key in ("collapse", "max_nodes") if key in options}     # of both together
+    changes = {key: options.pop(key) for key in list(options) if key in Look.__dataclass_fields__}
+    if options and isinstance(a, Graph) and isinstance(b, Graph):
+        raise TypeError(f"graph.compare: {', '.join(options)}= cannot change graphs that are drawn already")
     one, two = (x if isinstance(x, Graph) else draw(x, **{"grads": True, **options}) for x in (a, b))
     if bool(one.trace.seed) != bool(two.trace.seed):
         raise ValueError("graph.compare: one graph was drawn with grads=, the other without; draw both alike")
-    collapse = look.pop("collapse", one.look.collapse)
-    collapse = collapse + 1 if isinstance(collapse, int) else collapse         # the two are boxes themselves
-    return Graph(_side_by_side(one.trace, two.trace, titles), replace(one.look, collapse=collapse, **look),
-                 lambda: _side_by_side(one.traced_with_gradients(), two.traced_with_gradients(), titles))
+    look = replace(one.look, **changes)
+    if isinstance(look.collapse, (int, np.integer)) and not isinstance(look.collapse, bool) and look.collapse >= 0:
+        look = replace(look, collapse=int(look.collapse) + 1)       # the two are boxes themselves
+    return Graph(_side_by_side(one.trace, two.trace, titles), look,
+                 lambda: _side_by_side(one._with_gradients(), two._with_gradients(), titles))
 
 
 def _side_by_side(one: Trace, two: Trace, titles: Sequence[str]) -> Trace:
     """Both graphs in one, each in a box, with ids of its own."""
     left, right = _as_box(one, titles[0], "a"), _as_box(two, titles[1], "b")
     return Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 left.boxes + right.boxes, left.seed if left.seed == right.seed else "given",
+                 left.boxes + right.boxes, left.seed if left.seed == right.seed else
+                 "given" if "given" in (left.seed, right.seed) else "sum",
                  {**left.seeds, **right.seeds})
 
 
@@ -133,17 +150,17 @@ class Graph:
     def render(self, format: str = "svg", lang: str = "en") -> bytes:
         """The picture as bytes, "svg", "png" or "pdf". If nothing is found to draw with, a RuntimeError says what to
         install."""
-        named = [v.name or v.label for v in self.shown.vertices if v.id in self.shown.outputs]
-        title = f"{say(lang)['graph_of']} {', '.join(filter(None, named)) or 'Tensor'}"
+        title = f"{say(lang)['graph_of']} {Strengths(self.shown).outputs()}"
         return render(dot(self.shown, values=self.look.values, shapes=self.look.shapes, lang=lang), format, title)
 
-    def page(self, lang: str = "en") -> str:
-        """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program.
+    def page(self, lang: str = "en") -> Page:
+        """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program. It
+        is a string, which a notebook shows as the page.
 
         If no gradients were drawn, the walk back is made now; the graph must not be freed by then. `lang` is "en" or
         "pt", Brazilian Portuguese.
         """
-        traced, limit, remedy = self.traced_with_gradients(), PAGE, f"a page lays out no more than {PAGE}"
+        traced, limit, remedy = self._with_gradients(), PAGE, f"a page lays out no more than {PAGE}"
         if self.look.max_nodes is not None and self.look.max_nodes < PAGE:
             limit, remedy = self.look.max_nodes, "max_nodes= sets how many"
         whole = traced if size(traced) <= limit else fit(fold(traced, self.look.collapse), limit, remedy)
@@ -153,23 +170,24 @@ class Graph:
         closed = [box.id for box in whole.boxes if (box.outer is None if cut else box.id not in still)]
         return page(whole, closed, lang=lang, shapes=self.look.shapes)
 
-    def looked_at(self, *, grads: bool = False, **look: Any) -> Graph:
+    def with_look(self, *, grads: bool = False, **look: Any) -> Graph:
         """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes`, `grads` as in `draw`."""
-        return Graph(self.traced_with_gradients() if grads else self.trace, replace(self.look, **look), self._again)
+        return Graph(self._with_gradients() if grads else self.trace, replace(self.look, **look), self._again)
 
-    def traced_with_gradients(self) -> Trace:
+    def _with_gradients(self) -> Trace:
         """The trace; if it was made without gradients, another, now, if any can flow."""
         return self.trace if self.trace.seed or not self._again else self._again()
 
     def save(self, path: str | os.PathLike[str], *, lang: str = "en") -> Path:
         """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html); the
-        suffix decides. `lang` is "en" or "pt". The file is written whole or not at all."""
+        suffix decides. `lang` is "en" or "pt". The file is written whole or not at all. Another suffix is a ValueError;
+        a folder that is not there, a FileNotFoundError; no program to draw with, a RuntimeError."""
         target = Path(path)
         kind = target.suffix.lower()
         if kind not in TEXTS + PICTURES + PAGES:
             raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of "
                              f"{', '.join(TEXTS + PICTURES + PAGES)}")
-        if target.is_dir():
+        if target.is_dir():                 # now, before a layout that may take a minute
             raise IsADirectoryError(errno.EISDIR, "that is a folder; give the name of a file", str(path))
         if not target.absolute().parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
@@ -186,14 +204,13 @@ class Graph:
         """For a notebook, which must show something whatever is missing: SVG, or else the page, in a frame; always
         text."""
         bundle = {}
-        for kind, made in (("text/plain", self.__str__), ("image/svg+xml", lambda: self.render("svg").decode()),
-                           ("text/html", lambda: framed(self.page()))):
-            if kind == "text/html" and "image/svg+xml" in bundle:
-                break
-            try:
-                bundle[kind] = made()
-            except Exception as error:
-                bundle["text/plain"] = f"{bundle.get('text/plain', repr(self))}\n({type(error).__name__}: {error})"
+        try:
+            bundle["text/plain"] = str(self)
+            bundle["image/svg+xml"] = self.render("svg").decode()
+        except Exception as error:
+            bundle["text/plain"] = f"{bundle.get('text/plain', repr(self))}\n({type(error).__name__}: {error})"
+            with contextlib.suppress(Exception):
+                bundle["text/html"] = f"<p>{html.escape(str(error))}</p>{self.page()._repr_html_()}"
         return bundle
 
     def __str__(self) -> str:

@@ -32,6 +32,8 @@ def find_dot() -> str | None:
 def render(source: str, format: str, title: str = "") -> bytes:
     """The picture as bytes; an SVG has the title, for those who hear it. If no `dot` program is found, if it fails, or
     if it takes longer than a minute, a RuntimeError says what to do."""
+    if format not in WHOLE:
+        raise ValueError(f"graph: no picture has the format {format!r}; it is one of {', '.join(WHOLE)}")
     binary = find_dot()
     if binary is None:
         raise RuntimeError(MISSING)
@@ -48,10 +50,10 @@ def render(source: str, format: str, title: str = "") -> bytes:
     if run.returncode or begins not in picture[:2000] or ends not in picture[-2000:]:
         raise RuntimeError(f"graph: {binary} gave no picture (exit code {run.returncode})"
                            + (f": {said[:500]}" if said else ""))
-    return at_home(picture.decode(), title).encode() if format == "svg" else picture
+    return for_a_page(picture.decode(), title).encode() if format == "svg" else picture
 
 
-def at_home(svg: str, title: str = "") -> str:
+def for_a_page(svg: str, title: str = "") -> str:
     """An SVG that shrinks to its place and is not clipped there, follows light and dark, and shows tooltips as a page's
     own: without the XML prolog, so that it can stand in a page as it is."""
     svg = svg[svg.index("<svg"):]

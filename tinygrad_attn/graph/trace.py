@@ -70,6 +70,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Trace:
+    """A graph: its vertices, the oldest first, and each use of one by another."""
+
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
@@ -82,7 +84,8 @@ class Trace:
 def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
     """The graph that `tensors` were computed by, each shared part once, each use as one edge.
 
-    `names` and `grads` are those of `draw`.
+    `names` and `grads` are those of `draw`, and so are the errors. Why: what is plain data can be drawn, counted,
+    searched and tested, by whoever likes.
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> for edge in trace(x + x, grads=True).edges:
@@ -94,122 +97,128 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
         raise TypeError("graph: give one Tensor or more")
     for t in tensors:
         if not isinstance(t, Tensor):
-            raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors")
+            raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors, one by one: draw(a, b)")
     nodes = topological_order(*tensors)[::-1]
     for node in nodes:
         if node.out is None:
             raise GraphFreedError(f"{freed(node)}. To draw it, draw before backward(), or with grads=True instead of "
                                   "backward(): that walks back by itself and frees nothing")
-    given = _called(names, nodes, tensors)
-    ledger, wanted = _Ledger(), grads is not None and not (isinstance(grads, (bool, np.bool)) and not grads)
-    if wanted:
-        ledger.walk(tensors, grads)
+    grads = bool(grads) if grads is None or isinstance(grads, np.bool) else grads
+    ledger = _Ledger(tensors, grads)
+    called = _called(names, nodes, tensors)
     vertices: list[Vertex] = []
     edges: list[Edge] = []
     ids: dict[Node | Value, str] = {}
     boxes: dict[int, Box] = {}
 
-    def add(key: Node | Value | None, vertex: Vertex) -> str:
-        vertices.append(vertex)
-        if key is not None:
-            ids[key] = vertex.id
-        return vertex.id
-
-    def new_id() -> str:
-        return f"n{len(vertices)}"
-
-    def source_of(x: Value | None, array: Any, box: str | None) -> str:
+    def vertex_of(x: Value | None, array: Any, box: str | None) -> str:
         """The vertex of an argument: of the op or leaf it came from, or a new one. A plain number stands with its
         op; tensors and arrays come from outside."""
-        key = x if x is None else x.node or x
-        if key in ids:
+        key = (x.node or x) if x is not None else None
+        if key is not None and key in ids:
             return ids[key]
-        kind: Kind = "leaf" if x is not None and x._requires_grad else "constant"
-        label = number(array) if kind == "constant" and not np.ndim(array) else ""
-        return add(key, Vertex(new_id(), kind, label, None if key is None else given.get(key), np.shape(array),
-                               str(np.asarray(array).dtype), box=None if np.ndim(array) or x is not None else box,
-                               value=array, grad=ledger.found.get(key)))
+        tracked, plain = x is not None and x._requires_grad, x is None and not np.ndim(array)
+        vertices.append(Vertex(
+            id=f"n{len(vertices)}", kind="leaf" if tracked else "constant",
+            label=number(array) if not tracked and not np.ndim(array) else "",
+            name=called.get(key) if key is not None else None, shape=np.shape(array),
+            dtype=str(np.asarray(array).dtype), box=box if plain else None, value=array, grad=ledger.leaves.get(key)))
+        if key is not None:
+            ids[key] = vertices[-1].id
+        return vertices[-1].id
 
     for node in nodes:
         box = _box(node.scope, boxes)
-        sources = [source_of(x, array, box) for x, array in zip(node.inputs, node.args)]
-        target = add(node, Vertex(new_id(), "op", node.op.name, given.get(node), node.out.shape, str(node.out.dtype),
-                                  _params(node.op, node.params), box, formula(node.op), node.out,
-                                  ledger.given.get(node)))
-        edges += [Edge(source, target, i, np.shape(node.args[i]), source, parameter(node.op, i), rule(node.op, i),
-                       *ledger.sent.get((node, i), ())) for i, source in enumerate(sources)]
-    every_output = [source_of(t, t.data, None) for t in tensors]
-    seed: Seed | None = (None if not wanted else "given" if grads is not True else
-                         "itself" if len(tensors) == 1 and not tensors[0].shape else "sum")
-    seeds = {v: ledger.seed(t, grads, every_output.count(v)) for v, t in zip(every_output, tensors)
-             if wanted and t.requires_grad}
-    return Trace(tuple(vertices), tuple(edges), tuple(dict.fromkeys(every_output)), tuple(boxes.values()), seed, seeds)
+        sources = [vertex_of(x, array, box) for x, array in zip(node.inputs, node.args)]
+        ids[node] = target = f"n{len(vertices)}"
+        vertices.append(Vertex(
+            id=target, kind="op", label=node.op.name, name=called.get(node), shape=node.out.shape,
+            dtype=str(node.out.dtype), params=_params(node.op, node.params), box=box, formula=formula(node.op),
+            value=node.out, grad=ledger.results.get(node)))
+        for i, (source, array) in enumerate(zip(sources, node.args)):
+            share, total = ledger.shares.get((node, i), (None, None))
+            edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=parameter(node.op, i),
+                              rule=rule(node.op, i), grad=share, total=total))
+    outputs = [vertex_of(t, t.data, None) for t in tensors]
+    return Trace(tuple(vertices), tuple(edges), tuple(dict.fromkeys(outputs)), tuple(boxes.values()),
+                 _seed(tensors, grads), {ids[key]: seed for key, seed in ledger.seeds.items()})
+
+
+def _seed(tensors: Sequence[Tensor], grads: Any) -> Seed | None:
+    """What is differentiated."""
+    if grads is False:
+        return None
+    if grads is not True:
+        return "given"
+    return "itself" if len(tensors) == 1 and not tensors[0].shape else "sum"
 
 
 class _Ledger(Watcher):
-    """It keeps every gradient of a walk, which the walk itself lets go."""
+    """Every gradient of a walk back from `tensors`, which the walk itself lets go. Nobody's `.grad` is touched."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Sequence[Tensor], gradient: Any) -> None:
         super().__init__()
-        self.given: dict[Node, Any] = {}                        # of the results, complete
-        self.sent: dict[tuple[Node, int], tuple[Any, Any]] = {}     # of each use, and the sum with those before it
-        self.found: dict[Any, Any] = {}                         # of the leaves
+        self.results: dict[Node, Any] = {}                          # complete
+        self.leaves: dict[Any, Any] = {}
+        self.shares: dict[tuple[Node, int], tuple[Any, Any]] = {}   # of each use, and the sum with those before it
+        self.seeds: dict[Any, Any] = {}                             # dL/d tensor to begin with
+        if gradient is not False:
+            self._walk(tensors, gradient)
 
     def sent_back(self, node: Node, i: int, g: Any, share: Any, total: Any) -> None:
-        self.given[node] = g
-        self.sent[node, i] = share, total
+        self.results[node] = g
+        self.shares[node, i] = share, total
 
-    @staticmethod
-    def seed(t: Tensor, gradient: Any, times: int) -> Any:
-        """What the walk begins with at one of the tensors, which may have been given several times."""
-        return np.asarray(gradient) if gradient is not True else np.full(t.shape, times, t.dtype)
-
-    def walk(self, tensors: Sequence[Tensor], gradient: Any) -> None:
-        """Walk back from the sum of all elements of `tensors`, or from one with dL/d tensor = gradient."""
+    def _walk(self, tensors: Sequence[Tensor], gradient: Any) -> None:
+        """From the sum of all elements, or from one tensor with dL/d tensor = gradient."""
         tracked = [t for t in tensors if t.requires_grad]
         if not tracked:
             raise GraphError("graph: no gradient can flow from here, so grads= has nothing to show. Was a leaf made "
                              "without requires_grad=True, or the value computed under no_grad()?")
         if gradient is not True:
-            gradient = np.asarray(operand(gradient))
-            if len(tensors) > 1 or gradient.shape != tensors[0].shape:
-                raise ShapeError(f"graph: grads= has shape {gradient.shape}; it is True, or dL/d tensor for one "
-                                 f"tensor, in its shape, here {', '.join(str(t.shape) for t in tensors)}")
+            gradient = _given(tensors, gradient)
+        weights = [gradient if gradient is not True else np.ones(t.shape, t.dtype) for t in tracked]
         with enable_grad(), self, np.errstate(all="ignore"):
-            if gradient is not True:
-                tracked = [tensors[0] * gradient.astype(tensors[0].dtype)]
-            total = ops.sum(tracked[0])
-            for t in tracked[1:]:
-                total = total + ops.sum(t)
-            self.found = backpropagate(total, np.ones((), total.dtype)[()], topological_order(total))
+            total: Any = 0
+            for t, weight in zip(tracked, weights):
+                total = ops.sum(t * weight) + total
+            self.leaves = backpropagate(total, np.ones((), total.dtype)[()], topological_order(total))
+        for t, weight in zip(tracked, weights):
+            self.seeds[t.node or t] = self.seeds.get(t.node or t, 0) + weight
+
+
+def _given(tensors: Sequence[Tensor], gradient: Any) -> np.ndarray:
+    """The caller's dL/d tensor, as an array of its own."""
+    try:
+        array = np.array(operand(gradient), tensors[0].dtype)
+    except TypeError as error:
+        raise TypeError(f"graph: grads={gradient!r}: {error}; it is True, or dL/d tensor") from None
+    if len(tensors) > 1 or array.shape != tensors[0].shape:
+        raise ShapeError(f"graph: grads= has shape {array.shape}; it is True, or dL/d tensor for one tensor, in its "
+                         f"shape, here {', '.join(str(t.shape) for t in tensors)}")
+    return array
 
 
 # What IPython itself puts among the variables: results of earlier cells.
 _IPYTHON = re.compile(r"_+|_\d+|_o?i?h|_i+|_i\d+|Out|In")
 
 
-class Named(list[tuple[str, Value]]):
-    """Tensors by name, found before."""
-
-
-def named(names: Any) -> Named:
+def named(names: Any) -> dict[str, Value]:
     """The tensors in a dict, by name, also those in lists and dicts in it; the parameters of modules, by their path.
 
     All else is ignored, so that the dict may be `locals()`, where anything may be: also objects that cannot even be
     asked what they are.
     """
-    if isinstance(names, Named):
-        return names
-    if not hasattr(names, "named_parameters") and not isinstance(names, Mapping | None):
+    if names is not None and not isinstance(names, Mapping) and not hasattr(names, "named_parameters"):
         raise TypeError(f"graph: names= is a dict of Tensors by name, locals() for instance, or a module, and not a "
                         f"{type(names).__name__}")
     items = list(names.items()) if isinstance(names, Mapping) else [("", names)]
     notebook = isinstance(names, Mapping) and isinstance(names.get("Out"), dict) and isinstance(names.get("In"), list)
-    found = Named()
+    found: dict[str, Value] = {}
     for name, x in items:
         if not (notebook and _IPYTHON.fullmatch(str(name))):
             with contextlib.suppress(Exception):
-                found += [(called, t) for called, t in _inside(str(name), x) if isinstance(t, Value)]
+                found |= {called: t for called, t in _inside(str(name), x) if isinstance(t, Value)}
     return found
 
 
@@ -222,14 +231,14 @@ def _inside(name: str, x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, dict):
         return [(f"{name}[{key!r}]", item) for key, item in x.items()]
     if hasattr(x, "named_parameters") and not isinstance(x, type):
-        return [(f"{name}.{path}" if name else str(path), parameter) for path, parameter in x.named_parameters()]
+        return [(f"{name}.{path}" if name else str(path), weight) for path, weight in x.named_parameters()]
     return []
 
 
 def _called(names: Any, nodes: list[Node], tensors: Sequence[Tensor]) -> dict[Node | Value, str]:
     """What each leaf or result is called: by `names`, or else by itself."""
     called: dict[Node | Value, str] = {}
-    for name, x in named(names):
+    for name, x in named(names).items():
         called.setdefault(x.node or x, name)
     for x in [x for node in nodes for x in node.inputs if x is not None] + list(tensors):
         if x.name:
@@ -238,40 +247,51 @@ def _called(names: Any, nodes: list[Node], tensors: Sequence[Tensor]) -> dict[No
 
 
 def _box(scope: Any, boxes: dict[int, Box]) -> str | None:
-    """The id of the box of a scope; it and those around it are made if need be, from the outermost in."""
+    """The id of the box of a scope, (name, tick, outer scope). It and those around it are made if need be."""
     new = []
-    while scope and scope[1] not in boxes:
-        new.append(scope)
-        scope = scope[2]
-    inner = boxes[scope[1]].id if scope else None
-    for name, tick, _ in reversed(new):
-        boxes[tick] = Box(f"b{len(boxes)}", name, inner)
-        inner = boxes[tick].id
-    return inner
+    while scope:
+        name, tick, scope_around = scope
+        if tick in boxes:
+            break
+        new.append((name, tick))
+        scope = scope_around
+    box = boxes[scope[1]].id if scope else None
+    for name, tick in reversed(new):        # the outermost first
+        boxes[tick] = Box(f"b{len(boxes)}", name, box)
+        box = boxes[tick].id
+    return box
 
 
-def number(x: Any) -> str:
-    """A single number, in as few digits as a picture can take."""
-    value = np.asarray(x)[()]
-    return f"{value:.4g}" if value.dtype.kind in "fc" else str(value)
+def number(x: Any, digits: int = 4) -> str:
+    """A single number in few digits, written out unless that is long.
+
+    >>> number(2.0), number(60_000.0), number(1.25e-7), number(-0.5), number(True)
+    ('2', '60000', '1.25e-7', '-0.5', 'True')
+    """
+    value: Any = np.asarray(x)[()]
+    if value.dtype.kind != "f":
+        return f"{value:.{digits}g}" if value.dtype.kind == "c" else str(value)
+    if not value or 1e-4 <= abs(value) < 1e6:
+        return np.format_float_positional(value, digits, fractional=False, trim="-")
+    return np.format_float_scientific(value, digits - 1, trim="-", exp_digits=1).replace(".e", "e").replace("e+", "e")
 
 
 def _params(op: Primitive, params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The parameters that say something, as text."""
+    """The parameters that are not the usual ones, as text."""
     def text(v: Any) -> str:
         if isinstance(v, np.ndarray):
             return f"array {v.shape}"
         if isinstance(v, type):
             return v.__name__
         if isinstance(v, slice):
-            return ":".join("" if part is None else str(part) for part in ((v.start, v.stop) if v.step is None else
-                                                                           (v.start, v.stop, v.step)))
+            written = ":".join("" if part is None else str(part) for part in (v.start, v.stop, v.step))
+            return written.removesuffix(":") if v.step is None else written
         if isinstance(v, (tuple, list)):
             return f"({', '.join(map(text, v))})"
         return "…" if v is Ellipsis else v if isinstance(v, str) else repr(v.item() if isinstance(v, np.generic) else v)
+
     def index(v: Any) -> str:
         return f"[{', '.join(map(text, v)) if isinstance(v, tuple) else text(v)}]"
     usual = {key: text(v) for key, v in (op.forward.__kwdefaults__ or {}).items()}
-    shown = ((key, index(v) if key == "index" else text(v)) for key, v in params.items()
-             if v is not None and v is not False)
+    shown = ((key, index(v) if key == "index" else text(v)) for key, v in params.items())
     return tuple((key, said) for key, said in shown if usual.get(key) != said)

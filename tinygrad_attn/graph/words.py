@@ -38,12 +38,12 @@ TEXT: dict[str, tuple[str, str]] = {
              "mover; para o zoom, use o gesto de pinça ou Ctrl e a roda do mouse. Clique no nome de uma caixa "
              "para recolhê-la, em uma caixa recolhida para abri-la, em qualquer outra parte para examiná-la."),
     "begin": ("Before the first step", "Antes do primeiro passo"),
-    "begin_itself": ("L is the number that is differentiated: here the output itself, so dL/dL = 1.",
-                     "L é o número que se deriva: aqui, a própria saída; logo dL/dL = 1."),
-    "begin_sum": ("L is the number that is differentiated: here the sum of all elements of the output, so the "
-                  "gradient of each of them is 1.",
-                  "L é o número que se deriva: aqui, a soma de todos os elementos da saída; logo o gradiente de "
-                  "cada um deles é 1."),
+    "begin_itself": ("L is the number that is differentiated: here {outputs} itself, so dL/dL = 1.",
+                     "L é o número que se deriva: aqui, o próprio {outputs}; logo dL/dL = 1."),
+    "begin_sum": ("L is the number that is differentiated: here the sum of all elements of {outputs}, so each of "
+                  "them begins with 1.",
+                  "L é o número que se deriva: aqui, a soma de todos os elementos de {outputs}; logo cada um "
+                  "deles começa com 1."),
     "begin_given": ("L is the number that is differentiated. Its gradient with respect to the output was given:",
                     "L é o número que se deriva. O seu gradiente em relação à saída foi dado:"),
     "means": ("g always means dL/d(out): how much L changes for each unit of change in the output of that op.",
@@ -51,13 +51,13 @@ TEXT: dict[str, tuple[str, str]] = {
     "arrives": ("The gradient that arrives, g", "Gradiente que chega, g"),
     "made": ("What the op computed, out", "Resultado da operação, out"),
     "here": ("here", "aqui"),
+    "its_input": ("The input", "A entrada"),
     "value": ("Value", "Valor"),
     "gradient": ("Gradient, complete", "Gradiente completo"),
     "so_far": ("Gradient so far", "Gradiente parcial"),
     "sends": ("It sends to", "Envia para"),
     "sent": ("sends", "envia"),
     "to": ("to", "para"),
-    "its": ("its", "a sua entrada"),
     "waits": ("{done} of {all} shares: {name} has more uses, and waits for theirs.",
               "{done} de {all} parcelas: {name} tem outros usos e espera pelas parcelas deles."),
     "adds": ("{name} is used {all} times, so a change of it reaches L along {all} paths, and their shares add up:",
@@ -88,15 +88,19 @@ TEXT: dict[str, tuple[str, str]] = {
     "now": ("this step", "este passo"),
     "plus": ("positive", "positivo"),
     "minus": ("negative", "negativo"),
-    "folded": ("folded", "recolhida"),
+    "folded": ("folded; click it to open it", "recolhida; clique para abri-la"),
+    "of_itself": ("Gradients of {outputs}.", "Gradientes de {outputs}."),
+    "of_sum": ("Gradients of the sum of all elements of {outputs}.",
+               "Gradientes da soma de todos os elementos de {outputs}."),
+    "of_given": ("Gradients for the given dL/d {outputs}.", "Gradientes para o dL/d {outputs} dado."),
     "legend": ("Shade and width: norm of the gradient, on a log scale from {strongest} (strongest) down to "
                "{weakest} and less; dashed: exactly 0.",
                "Tom e espessura: norma do gradiente, em escala logarítmica, de {strongest} (o mais forte) até "
                "{weakest} ou menos; tracejado: exatamente 0."),
-    "all_alike": ("Shade and width: norm of the gradient, on a log scale; here all are alike, {weakest} to "
-                  "{strongest}.",
-                  "Tom e espessura: norma do gradiente, em escala logarítmica; aqui são todas parecidas, de "
-                  "{weakest} a {strongest}."),
+    "all_alike": ("Shade and width: norm of the gradient, on a log scale; here all are within a factor of ten, "
+                  "{weakest} to {strongest}, and drawn nearly alike.",
+                  "Tom e espessura: norma do gradiente, em escala logarítmica; aqui todas diferem por menos de um"
+                  " fator dez, de {weakest} a {strongest}, e são desenhadas quase iguais."),
     "not_finite": ("Some are infinite or NaN, and drawn as the strongest.",
                    "Alguns são infinitos ou NaN, e são desenhados como os mais fortes."),
     "all_zero": ("Every gradient is exactly 0.", "Todos os gradientes são exatamente 0."),
