@@ -50,6 +50,7 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
     return replace(traced, vertices=tuple(vertices), edges=tuple(edges),
                    outputs=tuple(dict.fromkeys(into[v] for v in traced.outputs)),
                    seeds={into[v]: seed for v, seed in traced.seeds.items()},
+                   titles={into[v]: title for v, title in traced.titles.items()},
                    boxes=tuple(box for box in traced.boxes if box.id not in folded))
 
 
@@ -151,6 +152,7 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
     return replace(traced, vertices=vertices, edges=tuple(_merged(traced.edges, into, {"rest"})), outputs=outputs,
                    boxes=_around({v.box for v in vertices}, traced.boxes),
                    seeds={v: seed for v, seed in traced.seeds.items() if v in kept},
+                   titles={v: title for v, title in traced.titles.items() if v in kept},
                    note=f"{len(whole.vertices):,} nodes; {folded}, and {len(traced.vertices):,} are left, {shown}"
                         if folded else f"{len(whole.vertices):,} nodes, {shown}")
 

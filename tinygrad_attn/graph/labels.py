@@ -47,9 +47,11 @@ class Strengths:
         below = math.log10(self.strongest) - math.log10(n)
         return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
 
-    def outputs(self) -> str:
-        """What the outputs are called."""
-        names = {v.id: v.name or v.label or "Tensor" for v in self.traced.vertices} | titles(self.traced)
+    def outputs(self, lang: str = "en") -> str:
+        """What the outputs are called; of graphs that are compared, each is differentiated by itself."""
+        if self.traced.titles:
+            return say(lang)["each_output"]
+        names = {v.id: v.name or v.label or "Tensor" for v in self.traced.vertices}
         return ", ".join(names[v] for v in self.traced.outputs)
 
     def legend(self, lang: str = "en") -> str:
@@ -57,7 +59,7 @@ class Strengths:
         traced, text = self.traced, say(lang)
         if not traced.seed:
             return ""
-        said = [text[f"of_{traced.seed}"].format(outputs=self.outputs())]
+        said = [text[f"of_{traced.seed}"].format(outputs=self.outputs(lang))]
         finite = [n for n in self.norms.values() if n and math.isfinite(n)]
         if finite and 10 * min(finite) <= self.strongest:
             least = self.strongest / 10 ** DECADES
@@ -69,18 +71,6 @@ class Strengths:
         elif not finite:
             said.append(text["all_zero"])
         return " ".join(said)
-
-
-def titles(traced: Trace) -> dict[str, str]:
-    """Of graphs that are compared, the title of each output: the box that holds it, if they are in different ones."""
-    boxes = {box.id: box for box in traced.boxes}
-
-    def outermost(box: str | None) -> str:
-        while box and (outer := boxes[box].outer):
-            box = outer
-        return boxes[box].name if box else ""
-    found = {v.id: outermost(v.box) for v in traced.vertices if v.id in traced.outputs}
-    return found if len(set(found.values())) == len(found) > 1 and all(found.values()) else {}
 
 
 def written(array: Any) -> list[str]:

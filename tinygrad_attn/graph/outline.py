@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .labels import gradient_text, titles, value_lines, words
+from .labels import gradient_text, value_lines, words
 from .trace import Trace, Vertex
 
 
@@ -17,13 +17,12 @@ def outline(traced: Trace, *, values: bool = False, shapes: bool = True) -> str:
         sources.setdefault(edge.target, []).append(edge.source)
     lines: list[str] = []
     shown: set[str] = set()
-    compared = titles(traced) if len(traced.outputs) > 1 else {}
     pending = [(output, 0) for output in reversed(traced.outputs)]
     while pending:
         vertex_id, depth = pending.pop()
         again = vertex_id in shown and vertex_id in sources
-        if not depth and compared.get(vertex_id):
-            lines.append(f"{compared[vertex_id]}:")
+        if not depth and vertex_id in traced.titles:
+            lines.append(f"{traced.titles[vertex_id]}:")
         lines.append("  " * min(depth, 40) + _line(vertices[vertex_id], values and not again, shapes, traced, again))
         if not again:
             pending += [(source, depth + 1) for source in reversed(sources.get(vertex_id, []))]

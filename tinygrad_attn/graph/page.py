@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .dot import COLOURS
-from .labels import Strengths, norm, titles
+from .labels import Strengths, norm
 from .trace import Edge, Trace, Vertex
 from .words import LANGUAGES, say, translated
 
@@ -81,7 +81,7 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
             "vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
             "boxes": [{"id": box.id, "name": box.name, "outer": box.outer} for box in traced.boxes],
             "steps": [v.id for v in reversed(traced.vertices) if v.id in sending and v.kind != "rest"],
-            "outputs": traced.outputs, "output_names": strengths.outputs(), "titles": titles(traced),
+            "outputs": traced.outputs, "output_names": strengths.outputs(lang), "titles": dict(traced.titles),
             "legend": strengths.legend(lang)}
 
 

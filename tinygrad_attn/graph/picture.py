@@ -99,10 +99,9 @@ def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a"
 def _side_by_side(one: Trace, two: Trace, titles: Sequence[str]) -> Trace:
     """Both graphs in one, each in a box, with ids of its own."""
     left, right = _as_box(one, titles[0], "a"), _as_box(two, titles[1], "b")
+    seed = left.seed if left.seed == right.seed else "given" if "given" in (left.seed, right.seed) else "sum"
     return Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 left.boxes + right.boxes, left.seed if left.seed == right.seed else
-                 "given" if "given" in (left.seed, right.seed) else "sum",
-                 {**left.seeds, **right.seeds})
+                 left.boxes + right.boxes, seed, {**left.seeds, **right.seeds}, {**left.titles, **right.titles})
 
 
 def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
@@ -113,7 +112,9 @@ def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
                        for e in traced.edges),
                  tuple(map(own, traced.outputs)),
                  (Box(own(None), title, None), *(Box(own(b.id), b.name, own(b.outer)) for b in traced.boxes)),
-                 traced.seed, {own(v): seed for v, seed in traced.seeds.items()})
+                 traced.seed, {own(v): seed for v, seed in traced.seeds.items()},
+                 {own(v): " / ".join([title, *([traced.titles[v]] if v in traced.titles else [])])
+                  for v in traced.outputs})
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Graph:
     def render(self, format: str = "svg", lang: str = "en") -> bytes:
         """The picture as bytes, "svg", "png" or "pdf". If nothing is found to draw with, a RuntimeError says what to
         install."""
-        title = f"{say(lang)['graph_of']} {Strengths(self.shown).outputs()}"
+        title = f"{say(lang)['graph_of']} {Strengths(self.shown).outputs(lang)}"
         return render(dot(self.shown, values=self.look.values, shapes=self.look.shapes, lang=lang), format, title)
 
     def page(self, lang: str = "en") -> Page:

@@ -78,6 +78,7 @@ class Trace:
     boxes: tuple[Box, ...] = ()             # an outer one before those inside it
     seed: Seed | None = None                # where the walk back began, if gradients were asked for, and with what
     seeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    titles: Mapping[str, str] = field(default_factory=dict)     # of graphs that are compared, by output
     note: str = ""                          # what is not shown
 
 

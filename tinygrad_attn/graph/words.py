@@ -89,6 +89,7 @@ TEXT: dict[str, tuple[str, str]] = {
     "plus": ("positive", "positivo"),
     "minus": ("negative", "negativo"),
     "folded": ("folded; click it to open it", "recolhida; clique para abri-la"),
+    "each_output": ("each output", "cada saída"),
     "of_itself": ("Gradients of {outputs}.", "Gradientes de {outputs}."),
     "of_sum": ("Gradients of the sum of all elements of {outputs}.",
                "Gradientes da soma de todos os elementos de {outputs}."),
