@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -645,6 +646,10 @@ def test_the_vanishing_gradient_is_seen():
     scores = [v for v in both.trace.vertices if v.label == "matmul" and v.shape == (1, 64)]
     scaled, unscaled = (labels.norm(v.grad) for v in scores)
     assert scaled > 1000 * unscaled
+    at_query = [labels.norm(v.grad) for v in both.trace.vertices if v.name == "query"]
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"{round(scaled / unscaled, -2):,.0f} times less at the scores" in readme
+    assert f"{round(at_query[0] / at_query[1], -1):.0f} times less at the query" in readme.replace("\n", " ")
     assert strengths.level(scores[0]) - strengths.level(scores[1]) >= 3
 
 

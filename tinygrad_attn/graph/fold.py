@@ -148,7 +148,8 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
     rest = Vertex("rest", "rest", f"… {left_out:,} {'folded and ' if folded else ''}older nodes", None, (), "")
     into = {v.id: v.id if v.id in kept else "rest" for v in traced.vertices}
     vertices = (rest, *(v for v in traced.vertices if v.id in kept))
-    shown = f"of which {len(kept):,} are shown, the outputs and the newest others ({remedy})"
+    are = "are" if len(kept) > 1 else "is"
+    shown = f"of which {len(kept):,} {are} shown, the outputs and the newest others ({remedy})"
     return replace(traced, vertices=vertices, edges=tuple(_merged(traced.edges, into, {"rest"})), outputs=outputs,
                    boxes=_around({v.box for v in vertices}, traced.boxes),
                    seeds={v: seed for v, seed in traced.seeds.items() if v in kept},

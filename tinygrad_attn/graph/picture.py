@@ -132,6 +132,13 @@ class Graph:
 
     `.trace` is the whole graph as plain data, `.shown` the part that is drawn, `.source` that part as DOT text, and
     `.note` says what is left out.
+
+    >>> x = Tensor(3.0, requires_grad=True, name="x")
+    >>> drawn = draw((x * x).tanh())
+    >>> drawn
+    <Graph: 2 ops, 3 vertices, 3 edges>
+    >>> drawn.source.count("->"), "The backward pass" in drawn.page(), drawn.with_look(max_nodes=2).note
+    (3, True, '3 nodes, of which 1 is shown, the outputs and the newest others (max_nodes=None shows all)')
     """
 
     def __init__(self, traced: Trace, look: Look | None = None, again: Callable[[], Trace] | None = None) -> None:
@@ -215,9 +222,9 @@ class Graph:
         return bundle
 
     def __str__(self) -> str:
-        """An indented outline, from the outputs down to what they were made of; a part shown before is `…`."""
+        """An indented outline, from the outputs down to what they were made of."""
         return outline(self.shown, values=self.look.values, shapes=self.look.shapes)
 
     def __repr__(self) -> str:
         ops = sum(vertex.kind == "op" for vertex in self.trace.vertices)
-        return f"<Graph of {ops} ops, {len(self.trace.vertices)} vertices, {len(self.trace.edges)} edges>"
+        return f"<Graph: {ops} ops, {len(self.trace.vertices)} vertices, {len(self.trace.edges)} edges>"
