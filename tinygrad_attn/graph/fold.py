@@ -133,29 +133,31 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
         raise ValueError(f"graph: max_nodes={max_nodes!r}; a picture needs 2 or more, or None for all")
     if max_nodes is None or size(traced) <= max_nodes:
         return traced
-    whole, folded = traced, ""
-    if traced.boxes:
-        levels = range(max(_levels(traced.boxes).values()) + 1)
-        fitting = bisect_right(levels, max_nodes, key=lambda k: size(fold(whole, k)))
-        traced, folded = fold(whole, max(fitting - 1, 0)), "boxes are folded"
-        if fitting:
-            return replace(traced, note=f"{len(whole.vertices):,} nodes; {folded} to show them in "
-                                        f"{len(traced.vertices):,} ({remedy})")
-    others = [v.id for v in traced.vertices if v.id not in traced.outputs]
+    n = f"{len(traced.vertices):,} nodes"
+    if not traced.boxes:
+        return _cut(traced, max_nodes, f"{n}, of which", "older nodes", remedy)
+    levels = range(max(_levels(traced.boxes).values()) + 1)
+    fitting = bisect_right(levels, max_nodes, key=lambda k: size(fold(traced, k)))      # so many levels may stay open
+    folded = fold(traced, max(fitting - 1, 0))
+    if fitting:
+        return replace(folded, note=f"{n}; boxes are folded to show them in {len(folded.vertices):,} ({remedy})")
+    left = f"{n}; boxes are folded, and {len(folded.vertices):,} are left, of which"
+    return _cut(folded, max_nodes, left, "folded and older nodes", remedy)
+
+
+def _cut(traced: Trace, max_nodes: int, which: str, what: str, remedy: str) -> Trace:
+    """A graph without boxes, in `max_nodes`: one vertex stands for all but the outputs and the newest others."""
     outputs = traced.outputs[-(max_nodes - 1):]
+    others = [v.id for v in traced.vertices if v.id not in traced.outputs]
     kept = {*outputs, *others[len(others) - (max_nodes - 1 - len(outputs)):]}
-    left_out = len(traced.vertices) - len(kept)
-    rest = Vertex("rest", "rest", f"… {left_out:,} {'folded and ' if folded else ''}older nodes", None, (), "")
+    rest = Vertex("rest", "rest", f"… {len(traced.vertices) - len(kept):,} {what}", None, (), "")
     into = {v.id: v.id if v.id in kept else "rest" for v in traced.vertices}
-    vertices = (rest, *(v for v in traced.vertices if v.id in kept))
     are = "are" if len(kept) > 1 else "is"
-    shown = f"of which {len(kept):,} {are} shown, the outputs and the newest others ({remedy})"
-    return replace(traced, vertices=vertices, edges=tuple(_merged(traced.edges, into, {"rest"})), outputs=outputs,
-                   boxes=_around({v.box for v in vertices}, traced.boxes),
+    return replace(traced, vertices=(rest, *(v for v in traced.vertices if v.id in kept)), outputs=outputs,
+                   edges=tuple(_merged(traced.edges, into, {"rest"})),
                    seeds={v: seed for v, seed in traced.seeds.items() if v in kept},
                    titles={v: title for v, title in traced.titles.items() if v in kept},
-                   note=f"{len(whole.vertices):,} nodes; {folded}, and {len(traced.vertices):,} are left, {shown}"
-                        if folded else f"{len(whole.vertices):,} nodes, {shown}")
+                   note=f"{which} {len(kept):,} {are} shown, the outputs and the newest others ({remedy})")
 
 
 def _levels(boxes: Collection[Box]) -> dict[str | None, int]:
@@ -164,12 +166,3 @@ def _levels(boxes: Collection[Box]) -> dict[str | None, int]:
     for box in boxes:
         level[box.id] = level[box.outer] + 1
     return level
-
-
-def _around(inner: set[str | None], boxes: Collection[Box]) -> tuple[Box, ...]:
-    """The boxes that are still in use, and those around them."""
-    used = set(inner)
-    for box in reversed(tuple(boxes)):
-        if box.id in used:
-            used.add(box.outer)
-    return tuple(box for box in boxes if box.id in used)
