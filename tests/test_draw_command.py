@@ -89,6 +89,9 @@ def test_a_function_of_ones_own_is_drawn(tmp_path):
     assert "of which" not in command("mine:small", "--max-nodes", "50", cwd=tmp_path).stdout
     talks = command("mine:talks", "--json", cwd=tmp_path)
     assert (json.loads(talks.stdout)["edges"][0]["target"], talks.stderr) == ("n2", "hello\n")
+    assert "is no module" in command(".mine:loss", cwd=tmp_path).stderr
+    assert command("mine:loss", "--out", "new/folder/x.txt", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "new").exists()
     assert command("mine:x", cwd=tmp_path).stdout == "x ()\n"
     for what, told in (("mine:number", "must return a Tensor"), ("mine:missing", "has no 'missing'"),
                        ("yours:loss", "no module 'yours'"), ("nothing", "no example 'nothing'"),
@@ -125,7 +128,7 @@ def test_folding_and_cutting(tmp_path, capsys):
     assert "of which 3 are shown" in capsys.readouterr().out
     assert cli.main(["graph", "heads", "--collapse", "attention", "--collapse", "merge"]) == 0
     assert capsys.readouterr().out.count("[") == 2
-    assert cli.main(["graph", "vanishing", "--collapse", "1"]) == 0
+    assert cli.main(["graph", "vanishing", "--collapse", "0"]) == 0
     assert "[attention]" in capsys.readouterr().out
     assert cli.main(["graph", "heads", "--max-nodes", "0"]) == 0
     assert cli.main(["graph", "heads", "--collapse", "nobody"]) == 2

@@ -10,7 +10,7 @@ from chrome import contrasts, opened, ratio, requests
 
 import tinygrad_attn as ta
 from tinygrad_attn import Tensor, examples, graph
-from tinygrad_attn.graph import page, render, words
+from tinygrad_attn.graph import film, page, render, words
 from tinygrad_attn.graph.dot import COLOURS, INK, SHADES
 
 NASTY = ["</script><script>window.hacked = 1</script>", "$title ${data}", "<!-- <b>", "a\nb", 'quo"te\\', "日本",
@@ -18,8 +18,8 @@ NASTY = ["</script><script>window.hacked = 1</script>", "$title ${data}", "<!-- 
 
 # The shares of each op of the three words, as they are told: in the names of the graph, and not of the op.
 RULES = {"output": ["g Vᵀ", "weightsᵀ g"], "weights": ["out * (g - (g * out).sum(axis=axis, keepdims=True))"],
-         "scores": ["g swapaxesᵀ", "multiplyᵀ g"], "multiply": ["g * 1/√d_k"], "swapaxes": ["g.swapaxes(axis1, axis2)"],
-         "Q": ["Xᵀ g"], "K": ["Xᵀ g"], "V": ["Xᵀ g"]}
+         "scores": ["g swapaxesᵀ", "multiplyᵀ g"], "multiply": ["g * (1/√d_k)"],
+         "swapaxes": ["g.swapaxes(axis1, axis2)"], "Q": ["Xᵀ g"], "K": ["Xᵀ g"], "V": ["Xᵀ g"]}
 # The groups, of an SVG, a text of which reaches beyond their outline.
 OUTSIDE = """
   return [...document.querySelectorAll(arguments[0])].filter(g => {
@@ -196,6 +196,64 @@ def test_the_film_goes_on_where_several_values_leave_a_box_or_the_rest(browser, 
     assert "sends ‖g‖ = inf to z" in browser.find_element("id", "said").text
 
 
+def test_rules_are_told_in_names_that_cannot_be_misread():
+    def share(rule, **names):
+        return film.told(rule, names)["share"]
+    assert share("dL/dx = g * y", x="a", y="W_q") == "g * W_q"
+    assert share("dL/dx = g / y", x="a", y="1/√d_k") == "g / (1/√d_k)"
+    assert share("dL/dy = -g * out / y", x="a", y="b + c") == "-g * out / (b + c)"
+    assert share("dL/dx = g yᵀ", x="Q", y="K") == "g Kᵀ"
+    assert share("dL/dx = g yᵀ", x="Q", y="K @ V") == "g (K @ V)ᵀ"
+    for clash in ("g", "out", "", "axis"):  # another word of the rule, or no name at all
+        assert share("dL/dy = f(-g * out / y, axis=axis)", x="a", y=clash) == "f(-g * out / y, axis=axis)"
+    assert share("dL/dx = g * x * y", x="multiply", y="multiply") == "g * x * y"        # which of the two?
+    assert share("dL/dx:\nx = x + x\nreturn 2 * g * x", x="a") == "x = x + x\nreturn 2 * g * x"
+    assert share("dL/dx = np.einsum('xy,y->x', g, y)", x="a", y="b") == "np.einsum('xy,y->x', g, b)"
+    assert share("dL/dα = g * β", α="a", β="b") == "g * b"
+    assert share("dL/dx = sum((x * g for x in y))", x="a", y="b") == "sum((x * g for x in y))"
+    assert film.told("dL/dy = -g * out / y", {"x": "a", "y": "b"}) == {
+        "share": "-g * out / b", "needs": ["y", "out"], "own": False}
+
+    @ta.primitive
+    def xy(x, y):
+        return x * y
+    xy.defvjp(lambda g, out, y, x: g * x, lambda g, out, y, x: g * y)           # other letters than the op's
+    t = graph.trace(xy(leaf(2.0, "a"), leaf(3.0, "b")), grads=True)
+    assert [e["share"] for e in film.film(t)["edges"]] == ["g * b", "g * a"]
+
+
+def test_what_older_ops_send_has_come_by_the_end(browser, tmp_path):
+    h = leaf(2.0, "x")
+    for k in range(60):
+        h = h * 1.01
+        if k == 5:
+            early = h
+    early.name = "early"
+    opened(browser, graph.draw(early, h, grads=True, max_nodes=20).save(tmp_path / "cut.html"))
+    click(browser, "last")
+    lines, said = sums(browser)["early"]
+    assert len(lines) == 2
+    assert said == f"1 + {1.01 ** 54:.2f} = {1 + 1.01 ** 54:.2f}"
+
+
+def test_each_side_of_a_comparison_keeps_its_newest_part_and_its_name(browser, tmp_path):
+    def long(factor):
+        x = leaf(2.0, "x")
+        for _ in range(400):
+            x = x * factor
+        return x
+    both = graph.compare(long(1.001), long(1.002), titles=("d = 1", "d = 16"))
+    opened(browser, both.save(tmp_path / "both.html"))
+    assert browser.execute_script("return document.querySelectorAll('.vertex.rest').length") == 2
+    assert int(count(browser).split()[-1]) > 100
+    click(browser, "next")
+    assert browser.find_element("id", "said").text.startswith("d = 16: multiply: g = 1")
+    assert str(both).count("older nodes") == 2
+    closed = graph.compare(ta.attention(*[leaf(np.eye(2))] * 3)[0], leaf(1.0) * 2, collapse=0)
+    assert [box.name for box in closed.shown.boxes] == ["a", "b"]
+    assert closed.with_look(collapse=0).shown == closed.shown
+
+
 def test_without_shapes_no_shape_is_told(browser, tmp_path):
     q = leaf(np.eye(3))
     opened(browser, graph.draw(ta.attention(q, q, q)[0], shapes=False, collapse=1).save(tmp_path / "plain.html"))
@@ -357,20 +415,20 @@ def test_the_data_of_a_page_is_json_whatever_the_numbers_are():
     x = leaf(np.array([[np.nan, np.inf], [-np.inf, 1.0]]), "x")
     with np.errstate(invalid="ignore"):
         y = x * np.array([True, False])
-    film = page.film(graph.trace(y, grads=True))
-    json.dumps(film, allow_nan=False)
-    assert film["vertices"][0]["value"]["rows"] == [["nan", "inf"], ["-inf", 1.0]]
-    assert film["vertices"][1]["value"]["rows"] == [[True, False]]
+    shown = film.film(graph.trace(y, grads=True))
+    json.dumps(shown, allow_nan=False)
+    assert shown["vertices"][0]["value"]["rows"] == [["nan", "inf"], ["-inf", 1.0]]
+    assert shown["vertices"][1]["value"]["rows"] == [[True, False]]
 
 
 def test_huge_arrays_are_shown_in_part():
     big = leaf(np.ones((3, 40, 50)), "big")
-    seen = page.film(graph.trace(big.sum(), grads=True))["vertices"][0]
-    assert np.shape(seen["value"]["rows"]) == (page.LARGEST, page.LARGEST)
+    seen = film.film(graph.trace(big.sum(), grads=True))["vertices"][0]
+    assert np.shape(seen["value"]["rows"]) == (film.LARGEST, film.LARGEST)
     assert (seen["value"]["part"], seen["value"]["shape"]) == ("slice", "(3, 40, 50)")
-    assert page.excerpt(np.ones((2, 3, 4)), 12)["part"] == "slice"
-    assert page.excerpt(np.ones((20, 4)), 12)["part"] == "cut"
-    assert page.excerpt(np.ones((0, 4)), 12)["rows"] == []
+    assert film.excerpt(np.ones((2, 3, 4)), 12)["part"] == "slice"
+    assert film.excerpt(np.ones((20, 4)), 12)["part"] == "cut"
+    assert film.excerpt(np.ones((0, 4)), 12)["rows"] == []
 
 
 def test_a_page_needs_the_graph_or_its_gradients():

@@ -273,8 +273,9 @@ def test_gradients_that_cannot_be_shown_say_why():
         graph.draw(x * 2, grads=np.ones(3))
     with pytest.raises(ta.ShapeError, match="for one tensor"):
         graph.draw(x * 2, x * 3, grads=np.ones(2))
-    with pytest.raises(TypeError, match="not a number"):
-        graph.draw(x * 2, grads="all")
+    for bad in ("all", np.array([1j, 2])):
+        with pytest.raises(TypeError, match="it is True, or dL/d tensor"):
+            graph.draw(x * 2, grads=bad)
     assert graph.trace(x * 2, grads=np.True_).seed == "sum"
     given = np.ones(2)
     traced = graph.trace(x * 2, grads=given)
@@ -309,8 +310,14 @@ def test_it_is_told_where_the_walk_began():
     x = leaf([1.0, 2.0], "x")
     y = (x * x).sum()
     begun = [graph.trace(*t, grads=g).seed for t, g in (((y,), True), ((x * 2,), True), ((y, y), True), ((y,), 3.0))]
-    assert begun == ["itself", "sum", "sum", "given"]
-    assert [float(s) for s in graph.trace(y, y, grads=True).seeds.values()] == [2.0]
+    assert begun == ["itself", "sum", "itself", "given"]
+    assert [float(s) for s in graph.trace(y, y, grads=True).seeds.values()] == [1.0]       # each output once
+    with graph.scope("two"):
+        a, b = x * 2, x * 3
+    a.name = "a"
+    folded = graph.draw(a, b, grads=True, collapse=0)
+    assert len(folded.shown.seeds) == 2
+    assert "Gradients of the sum of all elements of a, multiply." in labels.Strengths(folded.shown).legend()
     assert [float(s) for s in graph.trace(y, grads=3.0).seeds.values()] == [3.0]
 
 
@@ -635,7 +642,7 @@ def test_compare_takes_drawn_graphs_and_folds_them_alike():
     shown = graph.compare(q * 2, ta.attention(q, q, q)[0], collapse=np.int64(0)).shown
     assert [box.name for box in shown.boxes] == ["a", "b"]
     assert graph.compare(q.sum(), q * 2).trace.seed == "sum"
-    for titles in (("a",), (1, None)):
+    for titles in (("a",), (1, None), None, {"a": 1, "b": 2}):
         with pytest.raises(TypeError, match="give two names"):
             graph.compare(q * 2, q * 3, titles=titles)
 
@@ -758,6 +765,21 @@ def test_shapes_stand_on_the_edges_values_and_gradients_in_the_vertices():
     assert {"(3, 4)", "(4, 2)", "‖grad‖ 0", "0.5  0.5", "0.5"} <= shown
     without = texts(graph.draw(example(), shapes=False).render())
     assert not any("(" in text for text in without)
+
+
+def test_a_leaf_that_was_given_new_data_between_two_uses_has_no_one_value():
+    x = leaf(2.0, "x")
+    y = x * x
+    x.data = np.array(5.0)
+    text = str(graph.draw(x * 1.0, y, values=True))
+    assert "= 5" in text
+    assert "x () = 2" not in text
+    assert str(graph.draw(y, values=True)).splitlines()[1] == "  x () = 2"
+
+
+def test_half_precision_is_written_without_a_warning():
+    x = leaf(np.float16(3.0), "x")
+    assert str(graph.draw(x * x * Tensor(np.float16(2.0)), values=True)).splitlines()[0] == "multiply () = 18"
 
 
 def test_large_values_are_elided():

@@ -14,8 +14,8 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "derivatives": 3.4, "differences": 3.5,
           "comparison": 3.6, "suspects": 3.65, "gradcheck": 3.7,
           "graph": 3.9, "graph.formulas": 3.5, "graph.trace": 3.55, "graph.fold": 3.6, "graph.labels": 3.6,
-          "graph.words": 3.5, "graph.outline": 3.65, "graph.dot": 3.65, "graph.render": 3.7, "graph.page": 3.7,
-          "graph.picture": 3.8,
+          "graph.words": 3.5, "graph.outline": 3.65, "graph.dot": 3.65, "graph.render": 3.7, "graph.film": 3.65,
+          "graph.page": 3.7, "graph.picture": 3.8,
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
           "examples": 5.6, "": 6, "draw_command": 6.5, "cli": 7, "__main__": 8}

@@ -21,7 +21,8 @@ from typing import Any
 from .errors import GraphError, GraphFreedError
 from .examples import EXAMPLES
 from .graph import Graph, draw
-from .graph.page import film
+from .graph.film import film
+from .graph.picture import SUFFIXES
 from .graph.words import LANGUAGES
 from .tensor import Tensor
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     except (GraphError, GraphFreedError) as error:
         raise ValueError(str(error)) from error
     out = args.out or (Path(tempfile.mkdtemp(prefix="tinygrad_attn-")) / "graph.html" if args.open else None)
-    if out:
+    if out and out.suffix.lower() in SUFFIXES:
         out.parent.mkdir(parents=True, exist_ok=True)
     try:
         written = graph.save(out, lang=args.lang) if out else None
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**film(graph.shown), "note": graph.note, "written": str(written) if written else None},
                          indent=2, ensure_ascii=False))
     elif written:
-        print(f"written: {written}" + (f"\n{graph.note}" if graph.note else ""))
+        print(f"written: {written}" + (f"\n{graph.note}" if graph.note and written.suffix != ".html" else ""))
     else:
         print(graph)
     if args.open and written and not webbrowser.open(written.resolve().as_uri()):
@@ -149,6 +150,8 @@ def loaded(place: str, what: str) -> Any:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
+    except TypeError as error:              # .module: relative to nothing
+        raise ValueError(f"graph: {what!r} is read as module:function, and {place!r} is no module: {error}") from None
     except ModuleNotFoundError as error:
         if error.name and (place + ".").startswith(error.name + "."):
             raise ValueError(f"graph: there is no module {error.name!r} here; {what!r} is read as module:function") \

@@ -49,7 +49,6 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
                 for v in traced.vertices if into[v.id] == v.id or v.id in last]
     return replace(traced, vertices=tuple(vertices), edges=tuple(edges),
                    outputs=tuple(dict.fromkeys(into[v] for v in traced.outputs)),
-                   seeds={into[v]: seed for v, seed in traced.seeds.items()},
                    titles={into[v]: title for v, title in traced.titles.items()},
                    boxes=tuple(box for box in traced.boxes if box.id not in folded))
 
@@ -91,8 +90,8 @@ def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> di
             raise ValueError(f"graph: collapse={wanted} levels of boxes cannot stay open; 0 folds them all")
     elif isinstance(collapse, str) or (isinstance(collapse, Collection) and all(isinstance(n, str) for n in collapse)):
         wanted = {collapse} if isinstance(collapse, str) else set(collapse)
-        if unknown := wanted - {box.name for box in boxes}:
-            known = ", ".join(sorted({box.name for box in boxes}))
+        if unknown := wanted - {box.name for box in boxes if not box.frame}:
+            known = ", ".join(sorted({box.name for box in boxes if not box.frame}))
             raise ValueError(f"graph: collapse names no box: {', '.join(sorted(unknown))}; "
                              + (f"the boxes are {known}" if known else "there are no boxes"))
     else:
@@ -100,6 +99,8 @@ def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> di
     into: dict[str, str] = {}
     level = _levels(boxes)
     for box in boxes:
+        if box.frame:
+            continue
         if box.outer in into:
             into[box.id] = into[box.outer]
         elif level[box.id] >= wanted if isinstance(wanted, int) else box.name in wanted:
@@ -134,7 +135,7 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
     if max_nodes is None or size(traced) <= max_nodes:
         return traced
     n = f"{len(traced.vertices):,} nodes"
-    if not traced.boxes:
+    if all(box.frame for box in traced.boxes):
         return _cut(traced, max_nodes, f"{n}, of which", "older nodes", remedy)
     levels = range(max(_levels(traced.boxes).values()) + 1)
     fitting = bisect_right(levels, max_nodes, key=lambda k: size(fold(traced, k)))      # so many levels may stay open
@@ -146,23 +147,36 @@ def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None show
 
 
 def _cut(traced: Trace, max_nodes: int, which: str, what: str, remedy: str) -> Trace:
-    """A graph without boxes, in `max_nodes`: one vertex stands for all but the outputs and the newest others."""
-    outputs = traced.outputs[-(max_nodes - 1):]
-    others = [v.id for v in traced.vertices if v.id not in traced.outputs]
-    kept = {*outputs, *others[len(others) - (max_nodes - 1 - len(outputs)):]}
-    rest = Vertex("rest", "rest", f"… {len(traced.vertices) - len(kept):,} {what}", None, (), "")
-    into = {v.id: v.id if v.id in kept else "rest" for v in traced.vertices}
+    """A graph without boxes, but for frames, in `max_nodes`: in each frame one vertex stands for all but the outputs
+    and the newest others."""
+    frames: dict[str | None, list[Vertex]] = {}
+    for v in traced.vertices:
+        frames.setdefault(v.box, []).append(v)
+    room = max((max_nodes - len(traced.boxes)) // len(frames), 2) - 1
+    kept: dict[str, Vertex] = {}
+    into: dict[str, str] = {}
+    rests: list[Vertex] = []
+    for frame, inside in frames.items():
+        outputs = [v for v in inside if v.id in traced.outputs][-room:]
+        others = [v for v in inside if v.id not in traced.outputs]
+        shown = {v.id: v for v in [*others[len(others) - room + len(outputs):], *outputs]}
+        shown = shown if len(inside) > len(shown) + 1 else {v.id: v for v in inside}    # a rest of one is no rest
+        kept |= shown
+        rest = f"rest{frame or ''}"
+        into |= {v.id: v.id if v.id in shown else rest for v in inside}
+        if len(inside) > len(shown):
+            rests.append(Vertex(rest, "rest", f"… {len(inside) - len(shown):,} {what}", None, (), "", box=frame))
     are = "are" if len(kept) > 1 else "is"
-    return replace(traced, vertices=(rest, *(v for v in traced.vertices if v.id in kept)), outputs=outputs,
-                   edges=tuple(_merged(traced.edges, into, {"rest"})),
-                   seeds={v: seed for v, seed in traced.seeds.items() if v in kept},
+    return replace(traced, vertices=(*rests, *(v for v in traced.vertices if v.id in kept)),
+                   edges=tuple(_merged(traced.edges, into, {v.id for v in rests})),
+                   outputs=tuple(v for v in traced.outputs if v in kept),
                    titles={v: title for v, title in traced.titles.items() if v in kept},
                    note=f"{which} {len(kept):,} {are} shown, the outputs and the newest others ({remedy})")
 
 
 def _levels(boxes: Collection[Box]) -> dict[str | None, int]:
-    """How many boxes each is in."""
+    """How many boxes each is in, not counting frames."""
     level: dict[str | None, int] = {None: -1}
     for box in boxes:
-        level[box.id] = level[box.outer] + 1
+        level[box.id] = level[box.outer] + (not box.frame)
     return level

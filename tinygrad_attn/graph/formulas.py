@@ -31,9 +31,15 @@ def formula(op: Primitive) -> str:
 
 
 def parameter(op: Primitive, argument: int) -> str:
-    """What the op calls an argument, and its rules too: x, y, ..."""
-    names = op.forward.__code__.co_varnames
-    return names[argument] if argument < op.arity else f"{names[op.arity + len(op.keywords)]}[{argument}]"
+    """What the rule of an argument calls it: x, y, ... (or what the op does, if the rule has no names)."""
+    if argument >= op.arity:
+        return f"{op.forward.__code__.co_varnames[op.arity + len(op.keywords)]}[{argument}]"
+    vjp: Any = op.joint or op.vjps[argument]
+    before = 3 if op.joint else 2           # g and out, or wanted, g and out
+    code = getattr(vjp, "__code__", None)
+    if code is not None and code.co_argcount == before + op.arity:
+        return str(code.co_varnames[before + argument])
+    return str(op.forward.__code__.co_varnames[argument])
 
 
 def rule(op: Primitive, argument: int) -> str:

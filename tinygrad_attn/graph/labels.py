@@ -51,8 +51,7 @@ class Strengths:
         """What the outputs are called; of graphs that are compared, each is differentiated by itself."""
         if self.traced.titles:
             return say(lang)["each_output"]
-        names = {v.id: v.name or v.label or "Tensor" for v in self.traced.vertices}
-        return ", ".join(names[v] for v in self.traced.outputs)
+        return ", ".join(self.traced.called.values())
 
     def legend(self, lang: str = "en") -> str:
         """What is differentiated, and what the levels mean, in the numbers of this picture."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..files import write_whole
 from ..tensor import Tensor
 from .dot import dot
@@ -25,6 +23,7 @@ from .trace import Box, Trace, named, trace
 from .words import say
 
 TEXTS, PICTURES, PAGES = (".dot", ".gv"), (".svg", ".png", ".pdf"), (".html",)
+SUFFIXES = TEXTS + PICTURES + PAGES
 PAGE, OPEN, DEEP = 500, 200, 12             # nodes that a page can lay out; that it opens with, and levels of boxes
 Collapse = int | str | Collection[str] | None
 
@@ -81,7 +80,7 @@ def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a"
       x grad 0.001
       0.001
     """
-    if len(titles) != 2 or not all(isinstance(title, str) for title in titles):
+    if not isinstance(titles, (tuple, list)) or [type(title) for title in titles] != [str, str]:
         raise TypeError(f"graph.compare: titles={titles!r}; give two names, of the one graph and of the other")
     changes = {key: options.pop(key) for key in list(options) if key in Look.__dataclass_fields__}
     if options and isinstance(a, Graph) and isinstance(b, Graph):
@@ -89,10 +88,7 @@ def compare(a: Graph | Tensor, b: Graph | Tensor, titles: tuple[str, str] = ("a"
     one, two = (x if isinstance(x, Graph) else draw(x, **{"grads": True, **options}) for x in (a, b))
     if bool(one.trace.seed) != bool(two.trace.seed):
         raise ValueError("graph.compare: one graph was drawn with grads=, the other without; draw both alike")
-    look = replace(one.look, **changes)
-    if isinstance(look.collapse, (int, np.integer)) and not isinstance(look.collapse, bool) and look.collapse >= 0:
-        look = replace(look, collapse=int(look.collapse) + 1)       # the two are boxes themselves
-    return Graph(_side_by_side(one.trace, two.trace, titles), look,
+    return Graph(_side_by_side(one.trace, two.trace, titles), replace(one.look, **changes),
                  lambda: _side_by_side(one._with_gradients(), two._with_gradients(), titles))
 
 
@@ -101,7 +97,8 @@ def _side_by_side(one: Trace, two: Trace, titles: Sequence[str]) -> Trace:
     left, right = _as_box(one, titles[0], "a"), _as_box(two, titles[1], "b")
     seed = left.seed if left.seed == right.seed else "given" if "given" in (left.seed, right.seed) else "sum"
     return Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 left.boxes + right.boxes, seed, {**left.seeds, **right.seeds}, {**left.titles, **right.titles})
+                 {**left.called, **right.called}, left.boxes + right.boxes, seed, {**left.seeds, **right.seeds},
+                 {**left.titles, **right.titles})
 
 
 def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
@@ -110,8 +107,9 @@ def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
     return Trace(tuple(replace(v, id=own(v.id), box=own(v.box)) for v in traced.vertices),
                  tuple(replace(e, source=own(e.source), target=own(e.target), origin=own(e.origin))
                        for e in traced.edges),
-                 tuple(map(own, traced.outputs)),
-                 (Box(own(None), title, None), *(Box(own(b.id), b.name, own(b.outer)) for b in traced.boxes)),
+                 tuple(map(own, traced.outputs)), {own(v): name for v, name in traced.called.items()},
+                 (Box(own(None), title, None, frame=True),
+                  *(Box(own(b.id), b.name, own(b.outer), b.frame) for b in traced.boxes)),
                  traced.seed, {own(v): seed for v, seed in traced.seeds.items()},
                  {own(v): " / ".join([title, *([traced.titles[v]] if v in traced.titles else [])])
                   for v in traced.outputs})
@@ -175,11 +173,12 @@ class Graph:
         # It opens with little enough to be there at once; the rest is a click away.
         opened = fit(fold(fold(whole, self.look.collapse if whole is traced else None), DEEP), OPEN)
         cut, still = any(v.kind == "rest" for v in opened.vertices), {box.id for box in opened.boxes}
-        closed = [box.id for box in whole.boxes if (box.outer is None if cut else box.id not in still)]
+        closed = [box.id for box in whole.boxes if not box.frame and (cut or box.id not in still)]
         return page(whole, closed, lang=lang, shapes=self.look.shapes)
 
     def with_look(self, *, grads: bool = False, **look: Any) -> Graph:
-        """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes`, `grads` as in `draw`."""
+        """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes` as in `draw`, and with
+        `grads=True` with gradients, if they were not drawn."""
         return Graph(self._with_gradients() if grads else self.trace, replace(self.look, **look), self._again)
 
     def _with_gradients(self) -> Trace:
@@ -190,11 +189,11 @@ class Graph:
         """Write DOT text (.dot, .gv), a picture (.svg, .png, .pdf) or the film of the backward pass (.html); the
         suffix decides. `lang` is "en" or "pt". The file is written whole or not at all. Another suffix is a ValueError;
         a folder that is not there, a FileNotFoundError; no program to draw with, a RuntimeError."""
+        say(lang)                           # an unknown language is an error for text as well
         target = Path(path)
         kind = target.suffix.lower()
-        if kind not in TEXTS + PICTURES + PAGES:
-            raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of "
-                             f"{', '.join(TEXTS + PICTURES + PAGES)}")
+        if kind not in SUFFIXES:
+            raise ValueError(f"graph: cannot save {str(path)!r}; its suffix must be one of {', '.join(SUFFIXES)}")
         if target.is_dir():                 # now, before a layout that may take a minute
             raise IsADirectoryError(errno.EISDIR, "that is a folder; give the name of a file", str(path))
         if not target.absolute().parent.is_dir():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -66,6 +66,7 @@ class Box:
     id: str
     name: str
     outer: str | None
+    frame: bool = False                     # around a graph that is compared; it is never folded
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ class Trace:
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
+    called: Mapping[str, str]               # what they are called, by their own ids, also where they are folded
     boxes: tuple[Box, ...] = ()             # an outer one before those inside it
-    seed: Seed | None = None                # where the walk back began, if gradients were asked for, and with what
-    seeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    seed: Seed | None = None                # where the walk back began, if gradients were asked for, and with what,
+    seeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)       # by output, unfolded
     titles: Mapping[str, str] = field(default_factory=dict)     # of graphs that are compared, by output
     note: str = ""                          # what is not shown
 
@@ -99,6 +101,7 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
     for t in tensors:
         if not isinstance(t, Tensor):
             raise TypeError(f"graph: {type(t).__name__} has no graph; give Tensors, one by one: draw(a, b)")
+    tensors = tuple({t.node or t: t for t in tensors}.values())     # each once
     nodes = topological_order(*tensors)[::-1]
     for node in nodes:
         if node.out is None:
@@ -111,12 +114,16 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
     edges: list[Edge] = []
     ids: dict[Node | Value, str] = {}
     boxes: dict[int, Box] = {}
+    arrays: dict[Node | Value, Any] = {}
+    moved: set[str] = set()
 
     def vertex_of(x: Value | None, array: Any, box: str | None) -> str:
         """The vertex of an argument: of the op or leaf it came from, or a new one. A plain number stands with its
         op; tensors and arrays come from outside."""
         key = (x.node or x) if x is not None else None
         if key is not None and key in ids:
+            if x is not None and not x.node and array is not arrays[key]:
+                moved.add(ids[key])         # a leaf that was given new data between two uses has no one value
             return ids[key]
         tracked, plain = x is not None and x._requires_grad, x is None and not np.ndim(array)
         vertices.append(Vertex(
@@ -125,7 +132,7 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
             name=called.get(key) if key is not None else None, shape=np.shape(array),
             dtype=str(np.asarray(array).dtype), box=box if plain else None, value=array, grad=ledger.leaves.get(key)))
         if key is not None:
-            ids[key] = vertices[-1].id
+            ids[key], arrays[key] = vertices[-1].id, array
         return vertices[-1].id
 
     for node in nodes:
@@ -140,8 +147,10 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
             share, total = ledger.shares.get((node, i), (None, None))
             edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=parameter(node.op, i),
                               rule=rule(node.op, i), grad=share, total=total))
-    outputs = [vertex_of(t, t.data, None) for t in tensors]
-    return Trace(tuple(vertices), tuple(edges), tuple(dict.fromkeys(outputs)), tuple(boxes.values()),
+    outputs = tuple(vertex_of(t, t.data, None) for t in tensors)
+    shown = tuple(replace(v, value=None) if v.id in moved else v for v in vertices)
+    output_names = {v.id: v.name or v.label or "Tensor" for v in shown if v.id in outputs}
+    return Trace(shown, tuple(edges), outputs, {v: output_names[v] for v in outputs}, tuple(boxes.values()),
                  _seed(tensors, grads), {ids[key]: seed for key, seed in ledger.seeds.items()})
 
 
@@ -191,9 +200,9 @@ class _Ledger(Watcher):
 def _given(tensors: Sequence[Tensor], gradient: Any) -> np.ndarray:
     """The caller's dL/d tensor, as an array of its own."""
     try:
-        array = np.array(operand(gradient), tensors[0].dtype)
+        array = np.array(operand(gradient)).astype(tensors[0].dtype, casting="same_kind")
     except TypeError as error:
-        raise TypeError(f"graph: grads={gradient!r}: {error}; it is True, or dL/d tensor") from None
+        raise TypeError(f"graph: grads={gradient!r:.60}: {error}; it is True, or dL/d tensor") from None
     if len(tensors) > 1 or array.shape != tensors[0].shape:
         raise ShapeError(f"graph: grads= has shape {array.shape}; it is True, or dL/d tensor for one tensor, in its "
                          f"shape, here {', '.join(str(t.shape) for t in tensors)}")
@@ -272,6 +281,7 @@ def number(x: Any, digits: int = 4) -> str:
     value: Any = np.asarray(x)[()]
     if value.dtype.kind != "f":
         return f"{value:.{digits}g}" if value.dtype.kind == "c" else str(value)
+    value = float(value)                    # half precision cannot even be compared with 10⁶
     if not value or 1e-4 <= abs(value) < 1e6:
         return np.format_float_positional(value, digits, fractional=False, trim="-")
     return np.format_float_scientific(value, digits - 1, trim="-", exp_digits=1).replace(".e", "e").replace("e+", "e")
