@@ -420,13 +420,14 @@ function follow(id) {
   // bring a vertex into view, by no more than it takes
   const at = placeOf(id),
     [, , w, h] = size(),
-    far = (x, half, room) => (x - half < 30 ? 30 + half - x : x + half > room - 30 ? room - 30 - half - x : 0);
+    margin = 6;
   if (!at) return;
-  const dx = far(at.x * place.k + place.x, Math.min(at.width * place.k, w - 60) / 2, w),
-    dy = far(at.y * place.k + place.y, Math.min(at.height * place.k, h - 60) / 2, h);
-  if (!dx && !dy) return;
-  place.x += dx;
-  place.y += dy;
+  const move = (middle, long, room) => {
+    const half = Math.min(long * place.k, room - 2 * margin) / 2;
+    return Math.max(0, margin + half - middle) + Math.min(0, room - margin - half - middle);
+  };
+  place.x += move(at.x * place.k + place.x, at.width, w);
+  place.y += move(at.y * place.k + place.y, at.height, h);
   apply();
 }
 canvas.addEventListener(
@@ -770,7 +771,10 @@ function go(to) {
   chosen = null;
   if (playing && step === data.steps.length) stop();
   show();
-  if (step) follow(data.steps[step - 1]);
+  if (!step) return;
+  const op = vertexOf.get(data.steps[step - 1]);
+  for (const e of into(op)) if (e.grad !== null) follow(e.source);
+  follow(op.id);
 }
 function stop() {
   clearInterval(playing);
