@@ -430,6 +430,35 @@ def test_multi_head_attention_reads_project_attention_merge():
         "X": "constant", "W_q": "leaf", "W_k": "leaf", "W_v": "leaf", "W_o": "leaf", "output": "op"}
 
 
+def test_a_module_is_a_box_if_it_opens_a_scope_and_names_its_parameters():
+    class Module:
+        def __init__(self, **parts):
+            self.parts = parts
+
+        def named_parameters(self):
+            for name, part in self.parts.items():
+                yield from ((f"{name}.{path}", p) for path, p in part.named_parameters()) if isinstance(
+                    part, Module) else [(name, part)]
+
+        def __call__(self, x):
+            with graph.scope(type(self).__name__):
+                return self.forward(x)
+
+    class Linear(Module):
+        def forward(self, x):
+            return x @ self.parts["weight"]
+
+    class Block(Module):
+        def forward(self, x):
+            return self.parts["second"](self.parts["first"](x).tanh())
+    block = Block(first=Linear(weight=leaf(np.eye(2))), second=Linear(weight=leaf(np.eye(2))))
+    drawn = graph.draw(block(np.ones((3, 2))), names=block)
+    assert [(box.name, box.outer) for box in drawn.trace.boxes] == [("Block", None), ("Linear", "b0"), ("Linear", "b0")]
+    assert set(by_name(drawn.trace)) == {"first.weight", "second.weight"}
+    assert [v.label for v in drawn.with_look(collapse=1).shown.vertices if v.kind != "leaf"] == [
+        "", "Linear", "tanh", "Linear"]
+
+
 def test_a_folded_box_is_one_vertex_with_what_goes_in_and_comes_out():
     t = graph.fold(graph.trace(examples.heads()), 0)
     (box,) = [v for v in t.vertices if v.kind == "box"]

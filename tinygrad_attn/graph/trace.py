@@ -171,7 +171,7 @@ class _Ledger(Watcher):
         self.results: dict[Node, Any] = {}                          # complete
         self.leaves: dict[Any, Any] = {}
         self.shares: dict[tuple[Node, int], tuple[Any, Any]] = {}   # of each use, and the sum with those before it
-        self.seeds: dict[Any, Any] = {}                             # dL/d tensor to begin with
+        self.seeds: dict[Any, Any] = {}                             # dL/d tensor, to begin with
         if gradient is not False:
             self._walk(tensors, gradient)
 
@@ -193,8 +193,7 @@ class _Ledger(Watcher):
             for t, weight in zip(tracked, weights):
                 total = ops.sum(t * weight) + total
             self.leaves = backpropagate(total, np.ones((), total.dtype)[()], topological_order(total))
-        for t, weight in zip(tracked, weights):
-            self.seeds[t.node or t] = self.seeds.get(t.node or t, 0) + weight
+        self.seeds = {t.node or t: weight for t, weight in zip(tracked, weights)}
 
 
 def _given(tensors: Sequence[Tensor], gradient: Any) -> np.ndarray:
