@@ -206,6 +206,7 @@ def test_rules_are_told_in_names_that_cannot_be_misread():
     assert share("dL/dx = g yᵀ", x="Q", y="K @ V") == "g (K @ V)ᵀ"
     for clash in ("g", "out", "", "axis"):  # another word of the rule, or no name at all
         assert share("dL/dy = f(-g * out / y, axis=axis)", x="a", y=clash) == "f(-g * out / y, axis=axis)"
+    assert share("dL/dx = g * y", x="a", y="out") == "g * y"    # out is what the op computed, everywhere on the page
     assert share("dL/dx = g * x * y", x="multiply", y="multiply") == "g * x * y"        # which of the two?
     assert share("dL/dx:\nx = x + x\nreturn 2 * g * x", x="a") == "x = x + x\nreturn 2 * g * x"
     assert share("dL/dx = np.einsum('xy,y->x', g, y)", x="a", y="b") == "np.einsum('xy,y->x', g, b)"
@@ -234,6 +235,27 @@ def test_what_older_ops_send_has_come_by_the_end(browser, tmp_path):
     lines, said = sums(browser)["early"]
     assert len(lines) == 2
     assert said == f"1 + {1.01 ** 54:.2f} = {1 + 1.01 ** 54:.2f}"
+
+
+def test_the_seed_counts_where_an_output_is_inside_a_folded_box(browser, tmp_path):
+    y = leaf(1.0, "x")
+    with graph.scope("s"):
+        for _ in range(20):
+            y = y * 1.0
+    opened(browser, graph.draw(y, y * 2.0 + y * 3.0, grads=True, max_nodes=9).save(tmp_path / "in.html"))
+    click(browser, "last")
+    assert sums(browser)["s"] == (["from L itself: 1", "from multiply: 3", "from multiply: 2"], "1 + 3 + 2 = 6")
+
+
+def test_what_is_left_out_is_not_called_a_constant(browser, tmp_path):
+    x = leaf(5.0, "x")
+    h = x
+    for _ in range(5):
+        h = h * 2.0
+    opened(browser, graph.draw(h, x, grads=True, max_nodes=2).save(tmp_path / "rest.html"))
+    click(browser, "next")
+    assert "older nodes" in browser.find_element("id", "now").text
+    assert "a constant" not in browser.find_element("id", "now").text
 
 
 def test_each_side_of_a_comparison_keeps_its_newest_part_and_its_name(browser, tmp_path):

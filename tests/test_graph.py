@@ -804,6 +804,12 @@ def test_a_leaf_that_was_given_new_data_between_two_uses_has_no_one_value():
     assert "= 5" in text
     assert "x () = 2" not in text
     assert str(graph.draw(y, values=True)).splitlines()[1] == "  x () = 2"
+    c = Tensor(2.0)
+    first = x * c
+    c.data = np.array(3.0)
+    second = first * c
+    assert [(v.label, v.value) for v in graph.trace(second).vertices if v.kind == "constant"] == [("", None)]
+    assert [v.label for v in graph.trace(first).vertices if v.kind == "constant"] == ["2"]
 
 
 def test_half_precision_is_written_without_a_warning():

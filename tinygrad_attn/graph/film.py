@@ -43,7 +43,7 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
                 "grad": excerpt(e.grad, most), "level": strengths.level(e), **told(e.rule, spoken),
                 "total": excerpt(total, most), "sum": None if total is None else strengths.of(norm(total))}
 
-    seeds = [{"id": v, "name": called, "grad": excerpt(traced.seeds[v], most),
+    seeds = [{"id": traced.places[v], "name": called, "grad": excerpt(traced.seeds[v], most),
               "level": strengths.of(norm(traced.seeds[v]))}
              for v, called in traced.called.items() if v in traced.seeds]
     return {"seed": traced.seed, "seeds": seeds,
@@ -91,8 +91,9 @@ def told(rule: str, spoken: dict[str, str]) -> dict[str, Any]:
     needs = [name for name in spoken if name.split("[")[0] in used]
     names = {name: spoken[name] for name in needs}
     plain = tree is not None or re.fullmatch(r"\w+ \w+", text) is not None
-    clear = (all(names.values()) and len(set(names.values())) == len(names)
-             and not set(names.values()) & (used - set(names)) and not any("[" in name for name in names))
+    taken = {"g", "out"} | used - set(names)
+    clear = (all(names.values()) and len(set(names.values())) == len(names) and not taken & set(names.values())
+             and not any("[" in name for name in names))
     if plain and clear:
         if tree is None:
             text = re.sub(r"[^\W\d]\w*?(?=ᵀ|\b)", lambda m: _operand(names[m[0]]) if m[0] in names else m[0], text)

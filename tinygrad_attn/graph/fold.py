@@ -49,6 +49,7 @@ def fold(traced: Trace, collapse: int | str | Collection[str] | None) -> Trace:
                 for v in traced.vertices if into[v.id] == v.id or v.id in last]
     return replace(traced, vertices=tuple(vertices), edges=tuple(edges),
                    outputs=tuple(dict.fromkeys(into[v] for v in traced.outputs)),
+                   places={v: into[place] for v, place in traced.places.items()},
                    titles={into[v]: title for v, title in traced.titles.items()},
                    boxes=tuple(box for box in traced.boxes if box.id not in folded))
 
@@ -170,6 +171,7 @@ def _cut(traced: Trace, max_nodes: int, which: str, what: str, remedy: str) -> T
     return replace(traced, vertices=(*rests, *(v for v in traced.vertices if v.id in kept)),
                    edges=tuple(_merged(traced.edges, into, {v.id for v in rests})),
                    outputs=tuple(v for v in traced.outputs if v in kept),
+                   places={v: into[place] for v, place in traced.places.items()},
                    titles={v: title for v, title in traced.titles.items() if v in kept},
                    note=f"{which} {len(kept):,} {are} shown, the outputs and the newest others ({remedy})")
 

@@ -659,7 +659,7 @@ function explain() {
   for (const e of inputs) {
     const source = vertexOf.get(e.source);
     if (e.grad === null) {
-      now.append(tag("p", "soft apart", `${nameOf(source)}: ${words.constant}`));
+      if (source.kind !== "rest") now.append(tag("p", "soft apart", `${nameOf(source)}: ${words.constant}`));
       continue;
     }
     now.append(tag("h3", "apart", `${words.sends} ${nameOf(source)}`));

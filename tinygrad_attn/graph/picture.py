@@ -97,8 +97,8 @@ def _side_by_side(one: Trace, two: Trace, titles: Sequence[str]) -> Trace:
     left, right = _as_box(one, titles[0], "a"), _as_box(two, titles[1], "b")
     seed = left.seed if left.seed == right.seed else "given" if "given" in (left.seed, right.seed) else "sum"
     return Trace(left.vertices + right.vertices, left.edges + right.edges, left.outputs + right.outputs,
-                 {**left.called, **right.called}, left.boxes + right.boxes, seed, {**left.seeds, **right.seeds},
-                 {**left.titles, **right.titles})
+                 {**left.called, **right.called}, {**left.places, **right.places}, left.boxes + right.boxes, seed,
+                 {**left.seeds, **right.seeds}, {**left.titles, **right.titles})
 
 
 def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
@@ -108,6 +108,7 @@ def _as_box(traced: Trace, title: str, prefix: str) -> Trace:
                  tuple(replace(e, source=own(e.source), target=own(e.target), origin=own(e.origin))
                        for e in traced.edges),
                  tuple(map(own, traced.outputs)), {own(v): name for v, name in traced.called.items()},
+                 {own(v): own(place) for v, place in traced.places.items()},
                  (Box(own(None), title, None, frame=True),
                   *(Box(own(b.id), b.name, own(b.outer), b.frame) for b in traced.boxes)),
                  traced.seed, {own(v): seed for v, seed in traced.seeds.items()},

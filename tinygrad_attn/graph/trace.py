@@ -76,7 +76,8 @@ class Trace:
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
     outputs: tuple[str, ...]                # the vertices that were asked for
-    called: Mapping[str, str]               # what they are called, by their own ids, also where they are folded
+    called: Mapping[str, str]               # what they are called, by their own ids, also where they are folded,
+    places: Mapping[str, str]               # and the vertex that each is then in
     boxes: tuple[Box, ...] = ()             # an outer one before those inside it
     seed: Seed | None = None                # where the walk back began, if gradients were asked for, and with what,
     seeds: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)       # by output, unfolded
@@ -148,10 +149,11 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
             edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=parameter(node.op, i),
                               rule=rule(node.op, i), grad=share, total=total))
     outputs = tuple(vertex_of(t, t.data, None) for t in tensors)
-    shown = tuple(replace(v, value=None) if v.id in moved else v for v in vertices)
+    shown = tuple(replace(v, value=None, label="") if v.id in moved else v for v in vertices)
     output_names = {v.id: v.name or v.label or "Tensor" for v in shown if v.id in outputs}
-    return Trace(shown, tuple(edges), outputs, {v: output_names[v] for v in outputs}, tuple(boxes.values()),
-                 _seed(tensors, grads), {ids[key]: seed for key, seed in ledger.seeds.items()})
+    return Trace(shown, tuple(edges), outputs, {v: output_names[v] for v in outputs},
+                 {v: v for v in outputs}, tuple(boxes.values()), _seed(tensors, grads),
+                 {ids[key]: seed for key, seed in ledger.seeds.items()})
 
 
 def _seed(tensors: Sequence[Tensor], grads: Any) -> Seed | None:
