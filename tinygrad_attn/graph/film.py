@@ -41,7 +41,8 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
         return {"source": e.source, "target": e.target, "origin": e.origin, "order": e.argument,
                 "parameter": e.parameter, "rule": e.rule, "shape": str(e.shape) if e.shape else "",
                 "grad": excerpt(e.grad, most), "level": strengths.level(e), **told(e.rule, spoken),
-                "total": excerpt(total, most), "sum": None if total is None else strengths.of(norm(total))}
+                "total": None if total is e.grad else excerpt(total, most),     # of the first share there is no sum
+                "sum": None if total is None else strengths.of(norm(total))}
 
     seeds = [{"id": traced.places[v], "name": called, "grad": excerpt(traced.seeds[v], most),
               "level": strengths.of(norm(traced.seeds[v]))}

@@ -58,7 +58,6 @@ def _merged(edges: Iterable[Edge], into: Mapping[str, str], absorbing: Collectio
     """The edges between what vertices went `into`; those within one are gone. An absorbing vertex takes a value once,
     and what its uses send back is added up."""
     merged: dict[tuple[Any, ...], Edge] = {}
-    oldest: dict[tuple[Any, ...], str] = {}
     taken: Counter[str] = Counter()
     for k, edge in enumerate(edges):
         source, target = into[edge.source], into[edge.target]
@@ -70,15 +69,11 @@ def _merged(edges: Iterable[Edge], into: Mapping[str, str], absorbing: Collectio
         key = edge.origin, target
         if key not in merged:
             merged[key] = replace(edge, source=source, target=target, argument=taken[target], parameter="", rule="")
-            oldest[key] = edge.target
             taken[target] += 1
-        else:
-            # The walk goes back: of the uses, those by the oldest op come last, in the order of its arguments.
-            total = edge.total if edge.target == oldest[key] else merged[key].total
+        elif edge.grad is not None:
+            before = merged[key].grad
             with np.errstate(all="ignore"):
-                grad = edge.grad if merged[key].grad is None else merged[key].grad if edge.grad is None else (
-                    merged[key].grad + edge.grad)
-            merged[key] = replace(merged[key], grad=grad, total=total)
+                merged[key] = replace(merged[key], grad=edge.grad if before is None else before + edge.grad)
     return list(merged.values())
 
 

@@ -56,7 +56,6 @@ class Edge:
     parameter: str = ""                     # what the op calls this argument
     rule: str = ""                          # how the op makes a gradient for it
     grad: Any = field(default=None, repr=False, compare=False)      # what this use sends back
-    total: Any = field(default=None, repr=False, compare=False)     # what the source has got by then
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,9 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
 
     >>> x = Tensor(3.0, requires_grad=True, name="x")
     >>> for edge in trace(x + x, grads=True).edges:
-    ...     print(edge.source, edge.target, edge.argument, edge.rule, edge.grad, edge.total)
-    n0 n1 0 dL/dx = g 1.0 1.0
-    n0 n1 1 dL/dy = g 1.0 2.0
+    ...     print(edge.source, edge.target, edge.argument, edge.rule, edge.grad)
+    n0 n1 0 dL/dx = g 1.0
+    n0 n1 1 dL/dy = g 1.0
     """
     if not tensors:
         raise TypeError("graph: give one Tensor or more")
@@ -145,9 +144,8 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
             dtype=str(node.out.dtype), params=_params(node.op, node.params), box=box, formula=formula(node.op),
             value=node.out, grad=ledger.results.get(node)))
         for i, (source, array) in enumerate(zip(sources, node.args)):
-            share, total = ledger.shares.get((node, i), (None, None))
             edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=parameter(node.op, i),
-                              rule=rule(node.op, i), grad=share, total=total))
+                              rule=rule(node.op, i), grad=ledger.shares.get((node, i))))
     outputs = tuple(vertex_of(t, t.data, None) for t in tensors)
     shown = tuple(replace(v, value=None, label="") if v.id in moved else v for v in vertices)
     output_names = {v.id: v.name or v.label or "Tensor" for v in shown if v.id in outputs}
@@ -172,14 +170,14 @@ class _Ledger(Watcher):
         super().__init__()
         self.results: dict[Node, Any] = {}                          # complete
         self.leaves: dict[Any, Any] = {}
-        self.shares: dict[tuple[Node, int], tuple[Any, Any]] = {}   # of each use, and the sum with those before it
+        self.shares: dict[tuple[Node, int], Any] = {}               # what each use sends back
         self.seeds: dict[Any, Any] = {}                             # dL/d tensor, to begin with
         if gradient is not False:
             self._walk(tensors, gradient)
 
     def sent_back(self, node: Node, i: int, g: Any, share: Any, total: Any) -> None:
         self.results[node] = g
-        self.shares[node, i] = share, total
+        self.shares[node, i] = share
 
     def _walk(self, tensors: Sequence[Tensor], gradient: Any) -> None:
         """From the sum of all elements, or from one tensor with dL/d tensor = gradient."""
