@@ -11,8 +11,8 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "derivatives": 3.4, "differences": 3.5,
-          "comparison": 3.6, "suspects": 3.65, "gradcheck": 3.7,
+          "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "pages": 0.5, "derivatives": 3.4,
+          "differences": 3.5, "comparison": 3.6, "suspects": 3.65, "gradcheck": 3.7,
           "graph": 3.9, "graph.formulas": 3.5, "graph.trace": 3.55, "graph.fold": 3.6, "graph.labels": 3.6,
           "graph.words": 3.5, "graph.outline": 3.65, "graph.dot": 3.65, "graph.render": 3.7, "graph.film": 3.65,
           "graph.page": 3.7, "graph.picture": 3.8,

@@ -23,7 +23,7 @@ from .examples import EXAMPLES
 from .graph import Graph, draw
 from .graph.film import film
 from .graph.picture import SUFFIXES
-from .graph.words import LANGUAGES
+from .pages import LANGUAGES
 from .tensor import Tensor
 
 

@@ -12,10 +12,11 @@ import string
 from collections.abc import Collection
 from pathlib import Path
 
+from ..pages import document
 from .dot import COLOURS
 from .film import film
 from .trace import Trace
-from .words import LANGUAGES, say
+from .words import say
 
 
 def page(traced: Trace, folded: Collection[str] = (), *, lang: str = "en", shapes: bool = True) -> Page:
@@ -23,13 +24,13 @@ def page(traced: Trace, folded: Collection[str] = (), *, lang: str = "en", shape
     words, folder = say(lang), Path(__file__).parent
     data = json.dumps({**film(traced, lang), "folded": sorted(folded), "shapes": shapes, "words": words},
                       separators=(",", ":"), allow_nan=False)
-    parts = {name: (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js",
-                                                                            "dagre.min.js")}
+    template, style, script, library = ((folder / name).read_text(encoding="utf-8")
+                                        for name in ("page.html", "page.css", "page.js", "dagre.min.js"))
     shown = {key: html.escape(text) for key, text in words.items()}
-    return Page(string.Template(parts["page.html"]).substitute(
-        shown, language=LANGUAGES[lang], style=parts["page.css"], library=parts["dagre.min.js"],
-        script=parts["page.js"], data=data.replace("<", r"\u003c"), note=html.escape(traced.note),
-        light=_colours(0), dark=_colours(1)))
+    body = string.Template(template).substitute(shown, library=library, script=script, note=html.escape(traced.note),
+                                                data=data.replace("<", r"\u003c"))
+    colours = f":root {{ {_colours(0)} }} @media (prefers-color-scheme: dark) {{ :root {{ {_colours(1)} }} }}\n"
+    return Page(document(lang, words["title"], colours + style, body))
 
 
 class Page(str):

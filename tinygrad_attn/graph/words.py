@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LANGUAGES = {"en": "en", "pt": "pt-BR"}
+from ..pages import LANGUAGES
 
 TEXT: dict[str, tuple[str, str]] = {
     "title": ("The backward pass, op by op", "A retropropagação, operação por operação"),

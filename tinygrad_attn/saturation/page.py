@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..files import write_whole
+from ..pages import LANGUAGES, document
 from ..plots import INK, figure
 from ..tensor import Tensor
 from .measure import Sweep, drawn, jacobian_norms, sweep, walked
 from .panels import COLOURS, PANELS, SYMBOLS, draw_panel
 from .theory import SCALES
 from .training import Map
-from .words import LANGUAGES, TEXT, say
+from .words import TEXT, say
 
 STOPS = tuple(2 ** k for k in range(13))     # of the slider
 N_KEYS, CANDIDATES = 64, 500
@@ -201,10 +202,11 @@ def _page(measured: Sweep, trained: Map | None, controls: Mapping[str, Map], lan
              for key in ("title", "lead", "draw", "slider", "many", "claims", "honest", "table")}
     notes = {"draw_note": say("draw_note", lang, n=N_KEYS, m=CANDIDATES),
              "many_note": say("many_note", lang, draws=measured.draws, n=measured.n_keys)}
-    return string.Template(template).substitute(
-        words, **{key: html.escape(note) for key, note in notes.items()}, language=LANGUAGES[lang], style=style,
-        script=script, last=len(STOPS) - 1, first=STOPS.index(64), charts=_charts(lang),
+    body = string.Template(template).substitute(
+        words, **{key: html.escape(note) for key, note in notes.items()}, script=script,
+        last=len(STOPS) - 1, first=STOPS.index(64), charts=_charts(lang),
         panels="".join(_panel(measured, name, lang) for name in PANELS), agreement=_claims(measured.claims(lang), lang),
         testimony=html.escape(measured.testimony(lang)), training=_training(trained, controls, lang),
         footnotes="".join(f"<li>{line}</li>" for line in say("footnotes", lang)), tables=_table(measured, lang),
         data=json.dumps(one_draw(), separators=(",", ":")))
+    return document(lang, say("title", lang), style, body)
