@@ -107,7 +107,7 @@ def _folded(boxes: Collection[Box], collapse: int | str | Collection[str]) -> di
 def _closed(box: Box, inside: list[Vertex], takes: list[tuple[int, ...]], leaving: set[str]) -> Vertex:
     """The vertex of a folded box, with what goes in and comes out. Inside may be a box that was folded before."""
     out = [v for v in inside if v.id in leaving] or inside[-1:]
-    ops = sum(int(dict(v.params).get("ops", 1)) for v in inside if v.kind in ("op", "box"))
+    ops = sum(int(dict(v.params)["ops"]) if v.kind == "box" else v.kind == "op" for v in inside)
     one = out[0] if len(out) == 1 else None
     return Vertex(box.id, "box", box.name, one.name if one else None, out[-1].shape, out[-1].dtype,
                   (("ops", str(ops)),), box.outer, f"{_listed(takes)} → {_listed([v.shape for v in out])}".strip(),
