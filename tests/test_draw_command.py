@@ -104,6 +104,11 @@ def test_a_function_of_ones_own_is_drawn(tmp_path):
         assert "Traceback" not in result.stderr
     result = command("mine:constant", "--grads", cwd=tmp_path)
     assert (result.returncode, "no gradient can flow" in result.stderr) == (2, True)
+    (tmp_path / "typo.py").write_text("1 + 'a'\n")
+    for what in ("typo:loss", "typo.py:loss", "./typo.py:loss"):
+        result = command(what, cwd=tmp_path)
+        assert (result.returncode, "TypeError: unsupported operand" in result.stderr) == (1, True)
+        assert "typo.py\", line 1" in result.stderr     # an error of the user's module is the user's to see
     result = command("mine:broken", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
     assert "in broken" in result.stderr     # the traceback, which is the user's

@@ -345,7 +345,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{p.prog}: --out: plots need matplotlib: pip install 'tinygrad_attn[plot]'", file=sys.stderr)
         return 2
     try:
-        if args.out and args.job is not draw_command.run:       # of which it is a file, and not a folder
+        if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         p.error(f"--out {args.out}: that is a file, and must be a folder")

@@ -28,7 +28,7 @@ from .tensor import Tensor
 
 
 class UsersError(Exception):
-    """Code of the user's failed; its traceback is printed."""
+    """Code of the user's failed, with the error that caused this one."""
 
 
 def add_parser(commands: Any) -> None:
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
                "own variable names.")
     p.add_argument("what", nargs="?", default="attention", metavar="EXAMPLE | MODULE:FUNCTION",
                    help=f"one of {', '.join(EXAMPLES)}, or a function of yours (default: %(default)s)")
-    p.add_argument("--out", type=Path, default=argparse.SUPPRESS, metavar="FILE",
+    p.add_argument("--out", type=Path, dest="file", metavar="FILE",
                    help="write it: .svg, .png, .pdf, .dot, or .html, the backward pass to step through")
     p.add_argument("--grads", action="store_true",
                    help="show gradients, of the output or of the sum of its elements: as width, shade and number")
@@ -61,11 +61,12 @@ def run(args: argparse.Namespace) -> int:
     """Draw it; return the exit code."""
     try:
         graph = drawn(args)
-    except UsersError:
+    except UsersError as error:
+        traceback.print_exception(error.__cause__)
         return 1
     except (GraphError, GraphFreedError) as error:
         raise ValueError(str(error)) from error
-    out = args.out or (Path(tempfile.mkdtemp(prefix="tinygrad_attn-")) / "graph.html" if args.open else None)
+    out = args.file or (Path(tempfile.mkdtemp(prefix="tinygrad_attn-")) / "graph.html" if args.open else None)
     if out and out.suffix.lower() in SUFFIXES:
         out.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -130,9 +131,8 @@ def of_the_users(what: str) -> Any:
         raise ValueError(f"graph: {what} must be callable without arguments: {error}") from None
     try:
         return found()
-    except Exception:
-        traceback.print_exc()
-        raise UsersError from None
+    except Exception as error:
+        raise UsersError from error
 
 
 def loaded(place: str, what: str) -> Any:
@@ -141,6 +141,8 @@ def loaded(place: str, what: str) -> Any:
         sys.path.insert(0, os.getcwd())
     if place.endswith(".py") and not os.path.exists(place):
         raise ValueError(f"graph: there is no file {place!r}")
+    if place.startswith(".") and not place.endswith(".py"):
+        raise ValueError(f"graph: {what!r} is read as module:function, and {place!r} is no module: it is relative")
     try:
         if not place.endswith(".py"):
             return import_module(place)
@@ -150,14 +152,10 @@ def loaded(place: str, what: str) -> Any:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
-    except TypeError as error:              # .module: relative to nothing
-        raise ValueError(f"graph: {what!r} is read as module:function, and {place!r} is no module: {error}") from None
     except ModuleNotFoundError as error:
         if error.name and (place + ".").startswith(error.name + "."):
             raise ValueError(f"graph: there is no module {error.name!r} here; {what!r} is read as module:function") \
                 from None
-        traceback.print_exc()
-        raise UsersError from None
-    except Exception:
-        traceback.print_exc()
-        raise UsersError from None
+        raise UsersError from error
+    except Exception as error:
+        raise UsersError from error
