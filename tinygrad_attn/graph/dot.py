@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .labels import Strengths, gradient_text, value_lines, words
+from .labels import Strengths, gradient_text, title_lines, value_lines
 from .trace import Box, Edge, Trace, Vertex, number
 from .words import say
 
@@ -120,7 +120,7 @@ def _crowded(traced: Trace) -> bool:
 
 def _node(vertex: Vertex, strengths: Strengths | None, values: bool, shapes: bool, last: bool) -> dict[str, str]:
     """Its attributes. The shape stands on the edges, and on a vertex only if no edge leaves it."""
-    lines = words(vertex, shapes and (vertex.kind == "box" or (last and bool(vertex.shape))))
+    lines = title_lines(vertex, shapes and (vertex.kind == "box" or (last and bool(vertex.shape))))
     lines = lines or [str(vertex.shape) if shapes else vertex.kind]
     if values and (rows := value_lines(vertex)):
         lines += [f"= {rows[0]}"] if len(rows) == 1 else rows

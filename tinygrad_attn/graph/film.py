@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .labels import Strengths, norm
+from .labels import Strengths, norm, outputs
 from .trace import Edge, Trace, Vertex
 from .words import translated
 
@@ -28,6 +28,7 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
         into.setdefault(edge.target, []).append(edge)
     sending = [v.id for v in reversed(traced.vertices) if any(e.grad is not None for e in into.get(v.id, []))]
     totals = _totals(traced, sending)
+    spoken = {v: {e.parameter: _spoken(vertices[e.source]) for e in edges} for v, edges in into.items()}
 
     def of_vertex(v: Vertex) -> dict[str, Any]:
         return {"id": v.id, "kind": v.kind, "label": v.label, "name": v.name, "shape": str(v.shape), "box": v.box,
@@ -36,11 +37,10 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
                 "scalar": not v.shape}
 
     def of_edge(e: Edge) -> dict[str, Any]:
-        spoken = {other.parameter: _spoken(vertices[other.source]) for other in into[e.target]}
         total = totals.get(id(e))
         return {"source": e.source, "target": e.target, "origin": e.origin, "order": e.argument,
                 "parameter": e.parameter, "rule": e.rule, "shape": str(e.shape) if e.shape else "",
-                "grad": excerpt(e.grad, most), "level": strengths.level(e), **told(e.rule, spoken),
+                "grad": excerpt(e.grad, most), "level": strengths.level(e), **told(e.rule, spoken[e.target]),
                 "total": None if total is e.grad else excerpt(total, most),     # of the first share there is no sum
                 "sum": None if total is None else strengths.of(norm(total))}
 
@@ -51,7 +51,7 @@ def film(traced: Trace, lang: str = "en") -> dict[str, Any]:
             "vertices": [of_vertex(v) for v in traced.vertices], "edges": [of_edge(e) for e in traced.edges],
             "boxes": [{"id": box.id, "name": box.name, "outer": box.outer, "frame": box.frame} for box in traced.boxes],
             "steps": [v for v in sending if vertices[v].kind != "rest"], "outputs": traced.outputs,
-            "called": strengths.outputs(lang), "legend": strengths.legend(lang)}
+            "called": outputs(traced, lang), "legend": strengths.legend(lang)}
 
 
 def _totals(traced: Trace, sending: list[str]) -> dict[int, Any]:

@@ -47,18 +47,12 @@ class Strengths:
         below = math.log10(self.strongest) - math.log10(n)
         return max(1, round(LEVELS - below / DECADES * (LEVELS - 1)))
 
-    def outputs(self, lang: str = "en") -> str:
-        """What the outputs are called; of graphs that are compared, each is differentiated by itself."""
-        if self.traced.titles:
-            return say(lang)["each_output"]
-        return ", ".join(self.traced.called.values())
-
     def legend(self, lang: str = "en") -> str:
         """What is differentiated, and what the levels mean, in the numbers of this picture."""
         traced, text = self.traced, say(lang)
         if not traced.seed:
             return ""
-        said = [text[f"of_{traced.seed}"].format(outputs=self.outputs(lang))]
+        said = [text[f"of_{traced.seed}"].format(outputs=outputs(traced, lang))]
         finite = [n for n in self.norms.values() if n and math.isfinite(n)]
         if finite and 10 * min(finite) <= self.strongest:
             least = self.strongest / 10 ** DECADES
@@ -70,6 +64,11 @@ class Strengths:
         elif not finite:
             said.append(text["all_zero"])
         return " ".join(said)
+
+
+def outputs(traced: Trace, lang: str = "en") -> str:
+    """What the outputs are called; of graphs that are compared, each is differentiated by itself."""
+    return say(lang)["each_output"] if traced.titles else ", ".join(traced.called.values())
 
 
 def written(array: Any) -> list[str]:
@@ -89,7 +88,7 @@ def written(array: Any) -> list[str]:
     return [f"{number(array.min(), 3)} … {number(array.max(), 3)}"]
 
 
-def words(vertex: Vertex, shapes: bool = True) -> list[str]:
+def title_lines(vertex: Vertex, shapes: bool = True) -> list[str]:
     """What to say of a vertex: its name and op or value, the parameters, the shape."""
     if vertex.kind in ("box", "rest"):
         return [" = ".join(filter(None, [vertex.name, vertex.label])), *([vertex.formula] if shapes else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .labels import gradient_text, value_lines, words
+from .labels import gradient_text, title_lines, value_lines
 from .trace import Trace, Vertex
 
 
@@ -33,7 +33,7 @@ def outline(traced: Trace, *, values: bool = False, shapes: bool = True) -> str:
 def _line(vertex: Vertex, values: bool, shapes: bool, traced: Trace, again: bool) -> str:
     if vertex.kind == "box":
         vertex = replace(vertex, label=f"[{vertex.label}]")
-    said = words(vertex, shapes)
+    said = title_lines(vertex, shapes)
     if values and (rows := value_lines(vertex)):
         said.append(f"= {'; '.join(rows)}")
     if traced.seed and not again:

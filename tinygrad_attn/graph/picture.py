@@ -15,7 +15,7 @@ from ..files import write_whole
 from ..tensor import Tensor
 from .dot import dot
 from .fold import fit, fold, size
-from .labels import Strengths
+from .labels import outputs
 from .outline import outline
 from .page import Page, page
 from .render import render
@@ -152,13 +152,15 @@ class Graph:
     @property
     def source(self) -> str:
         """DOT text, the same for the same computation in every run."""
-        return dot(self.shown, values=self.look.values, shapes=self.look.shapes)
+        return self._dot()
+
+    def _dot(self, lang: str = "en") -> str:
+        return dot(self.shown, values=self.look.values, shapes=self.look.shapes, lang=lang)
 
     def render(self, format: str = "svg", lang: str = "en") -> bytes:
         """The picture as bytes, "svg", "png" or "pdf". If nothing is found to draw with, a RuntimeError says what to
         install."""
-        title = f"{say(lang)['graph_of']} {Strengths(self.shown).outputs(lang)}"
-        return render(dot(self.shown, values=self.look.values, shapes=self.look.shapes, lang=lang), format, title)
+        return render(self._dot(lang), format, f"{say(lang)['graph_of']} {outputs(self.shown, lang)}")
 
     def page(self, lang: str = "en") -> Page:
         """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program. It
