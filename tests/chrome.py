@@ -1,14 +1,22 @@
 """A browser for the tests of pages: opened at a width and in a colour scheme, and asked what it shows."""
 
 import json
+import os
 import shutil
 
 import numpy as np
+import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 OPTIONS = ("--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
            "--disable-component-update --disable-sync --disable-dev-shm-usage").split()
+
+
+def missing(what):
+    """A machine without it skips the test, and says so; with BROWSER_TESTS=required in the environment, as in
+    `.ci/run`, that is a failure."""
+    (pytest.fail if os.environ.get("BROWSER_TESTS") == "required" else pytest.skip)(f"needs {what}")
 
 
 def started(profile):

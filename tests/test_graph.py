@@ -14,6 +14,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from chrome import missing
 
 import tinygrad_attn as ta
 from tinygrad_attn import Tensor, examples, graph
@@ -852,9 +853,7 @@ def program(request, monkeypatch):
     if request.param == "wheel":
         monkeypatch.setenv("PATH", "")
     elif not shutil.which("dot"):
-        if os.environ.get("BROWSER_TESTS") == "required":
-            pytest.fail("Graphviz is required here, and not installed")
-        pytest.skip("needs Graphviz's own dot (Debian: apt-get install graphviz)")
+        missing("Graphviz's own dot (Debian: apt-get install graphviz)")
     return request.param
 
 
