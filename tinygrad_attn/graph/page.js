@@ -536,22 +536,16 @@ function part(title, a) {
 }
 
 // ------------------------------------------------------------------------------------------------ the film
-const isSent = e => e.grad !== null && (stepOf.get(e.target) || Infinity) <= step;
+const isSent = e => e.seed || (e.grad !== null && (stepOf.get(e.target) || Infinity) <= step);
 const seedOf = new Map(data.seeds.map(s => [s.id, { grad: s.grad, level: s.level, sum: s.level, seed: true }]));
 const sharesOf = v =>
   v.grad === null ? [] : [...(seedOf.has(v.id) ? [seedOf.get(v.id)] : []), ...uses(v).filter(e => e.grad !== null)];
-const got = v => sharesOf(v).filter(e => e.seed || isSent(e)); // all shares, and those that have come by now
+const got = v => sharesOf(v).filter(isSent); // of all shares those that have come by now
 const complete = v => v.grad !== null && got(v).length === sharesOf(v).length;
-function soFar(v) {
-  // the gradient as it has come by now, or nothing
-  const sent = got(v),
-    last = sent[sent.length - 1];
-  return v.grad === null ? null : complete(v) ? v.grad : last ? last.total || last.grad : null;
-}
-function levelNow(v) {
-  const sent = got(v);
-  return v.grad === null ? null : complete(v) ? v.level : sent.length ? sent[sent.length - 1].sum : null;
-}
+const latest = v => got(v).at(-1);
+// The gradient as it has come by now, or nothing, and its level
+const soFar = v => (complete(v) ? v.grad : latest(v) ? latest(v).total || latest(v).grad : null);
+const levelNow = v => (complete(v) ? v.level : latest(v) ? latest(v).sum : null);
 function paint() {
   const current = data.steps[step - 1];
   for (const v of drawn.nodes.values()) {
@@ -588,16 +582,13 @@ function paint() {
     e.tip.setAttribute("transform", `${sent.length ? e.back : e.forth} scale(${0.9 + wide / 6})`);
   }
 }
-function sum(v, numbers) {
-  // of single numbers, the sum itself
+function summed(v, label) {
+  // what has come: of single numbers with several uses the sum itself, term by term
   const total = soFar(v);
-  return (
-    numbers
-      .map((x, k) => (k ? (short(x).startsWith("−") ? ` − ${short(x).slice(1)}` : ` + ${short(x)}`) : short(x)))
-      .join("") +
-    " = " +
-    short(total.rows[0][0])
-  );
+  if (!total.scalar || sharesOf(v).length < 2) return heatmap(total, label);
+  const terms = got(v).map(e => short(e.grad.rows[0][0]));
+  const signed = terms.slice(1).map(term => (term.startsWith("−") ? ` − ${term.slice(1)}` : ` + ${term}`));
+  return tag("p", "", `${terms[0]}${signed.join("")} = ${short(total.rows[0][0])}`);
 }
 function added(v) {
   // what is said of a value whose shares add up
@@ -606,21 +597,8 @@ function added(v) {
     parts = { name: nameOf(v), done: sent.length, all: all.length };
   if (all.length < 2) return [];
   if (sent.length < 2) return [tag("p", "soft", put(words.waits, parts))];
-  const text = put(sent.length === all.length ? words.adds : words.adds_some, parts),
-    total = soFar(v);
-  return [
-    tag("p", "soft", text),
-    total.scalar
-      ? tag(
-          "p",
-          "",
-          sum(
-            v,
-            sent.map(e => e.grad.rows[0][0])
-          )
-        )
-      : heatmap(total, text)
-  ];
+  const text = put(sent.length === all.length ? words.adds : words.adds_some, parts);
+  return [tag("p", "soft", text), summed(v, text)];
 }
 function explain() {
   const now = by("now"),
@@ -700,41 +678,20 @@ function sums() {
       (v.kind === "leaf" && sent.every(e => e.seed) && all.length > 1)
     )
       continue;
-    const items =
-      all.length < 2
-        ? []
-        : [
-            tag(
-              "ul",
-              "",
-              ...sent.map(e =>
-                tag(
-                  "li",
-                  stepOf.get(e.target) === step ? "latest" : "",
-                  `${words.from} ${e.seed ? words.itself : titled(vertexOf.get(e.target))}: ${e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${short(e.grad.norm)}`}`
-                )
-              )
-            )
-          ];
-    const about = [insideOf(v), all.length > 1 ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""]
-      .filter(Boolean)
-      .join(" · ");
-    const fresh = all.length < 2 && stepOf.get(sent[0].target) === step;
+    const line = e => {
+      const size = e.grad.scalar ? short(e.grad.rows[0][0]) : `${words.norm} ${short(e.grad.norm)}`;
+      const from = e.seed ? words.itself : titled(vertexOf.get(e.target));
+      return tag("li", stepOf.get(e.target) === step ? "latest" : "", `${words.from} ${from}: ${size}`);
+    };
+    const several = all.length > 1,
+      fresh = !several && stepOf.get(sent[0].target) === step;
+    const about = [insideOf(v), several ? `${sent.length} ${words.of} ${all.length} ${words.shares}` : ""];
     const entry = tag(
       "div",
-      "entry" + (fresh ? " latest" : ""),
-      tag("h3", "", nameOf(v), " ", tag("span", "where-to", about)),
-      ...items,
-      all.length > 1 && soFar(v).scalar
-        ? tag(
-            "p",
-            "",
-            sum(
-              v,
-              sent.map(e => e.grad.rows[0][0])
-            )
-          )
-        : heatmap(soFar(v), nameOf(v))
+      fresh ? "entry latest" : "entry",
+      tag("h3", "", nameOf(v), " ", tag("span", "where-to", about.filter(Boolean).join(" · "))),
+      several ? tag("ul", "", ...sent.map(line)) : "",
+      summed(v, nameOf(v))
     );
     entry.dataset.sum = v.id;
     list.append(entry);
