@@ -682,6 +682,8 @@ def test_compare_takes_drawn_graphs_and_folds_them_alike():
     shown = graph.compare(q * 2, ta.attention(q, q, q)[0], collapse=np.int64(0)).shown
     assert [box.name for box in shown.boxes] == ["a", "b"]
     assert graph.compare(q.sum(), q * 2).trace.seed == "sum"
+    with pytest.raises(TypeError, match="a look has no typo; it has values, shapes, collapse, max_nodes"):
+        graph.draw(q * 2).with_look(typo=3)
     for titles in (("a",), (1, None), None, {"a": 1, "b": 2}):
         with pytest.raises(TypeError, match="give two names"):
             graph.compare(q * 2, q * 3, titles=titles)

@@ -182,6 +182,9 @@ class Graph:
     def with_look(self, *, grads: bool = False, **look: Any) -> Graph:
         """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes` as in `draw`, and with
         `grads=True` with gradients, if they were not drawn."""
+        if unknown := look.keys() - Look.__dataclass_fields__.keys():
+            raise TypeError(f"graph: a look has no {', '.join(sorted(unknown))}; it has "
+                            f"{', '.join(Look.__dataclass_fields__)}")
         return Graph(self._with_gradients() if grads else self.trace, replace(self.look, **look), self._again)
 
     def _with_gradients(self) -> Trace:
