@@ -1,6 +1,7 @@
 """The film of the backward pass, and the pictures, in a browser: what is read there is what the framework computes, and
 nothing is cut off."""
 
+import contextlib
 import json
 import re
 
@@ -451,6 +452,22 @@ def test_huge_arrays_are_shown_in_part():
     assert film.excerpt(np.ones((2, 3, 4)), 12)["part"] == "slice"
     assert film.excerpt(np.ones((20, 4)), 12)["part"] == "cut"
     assert film.excerpt(np.ones((0, 4)), 12)["rows"] == []
+
+
+def test_of_many_vertices_less_of_each_is_shown_and_deep_boxes_begin_closed():
+    y = leaf(np.ones((20, 20)))
+    for _ in range(film.MANY):
+        y = y.tanh()
+    seen = film.film(graph.trace(y))["vertices"]
+    assert len(seen) == film.MANY + 1
+    assert {np.shape(v["value"]["rows"]) for v in seen} == {(film.LARGEST // 3, film.LARGEST // 3)}
+    y = leaf(1.0)
+    with contextlib.ExitStack() as stack:
+        for i in range(20):
+            stack.enter_context(graph.scope(f"s{i}"))
+            y = y.tanh()
+    data = re.search(r'id="data">(.*?)</script>', graph.draw(y).page(), re.DOTALL)[1]
+    assert json.loads(data)["folded"] == sorted(f"b{i}" for i in range(12, 20))
 
 
 def test_a_page_needs_the_graph_or_its_gradients():
