@@ -90,9 +90,9 @@ def written(array: Any) -> list[str]:
 
 def title_lines(vertex: Vertex, shapes: bool = True) -> list[str]:
     """What to say of a vertex: its name and op or value, the parameters, the shape."""
-    if vertex.kind in ("box", "rest"):
-        return [" = ".join(filter(None, [vertex.name, vertex.label])), *([vertex.formula] if shapes else [])]
     title = " = ".join(filter(None, [vertex.name, vertex.label]))
+    if vertex.kind in ("box", "rest"):
+        return [title, *([vertex.formula] if shapes else [])]
     params = ", ".join(f"{key}={text}" for key, text in vertex.params)
     shape = str(vertex.shape) if shapes and not (vertex.kind == "constant" and vertex.label) else ""
     return [word for word in (title, params, shape) if word]
