@@ -68,21 +68,18 @@ function pressed(element, id, action) {
 }
 
 // ------------------------------------------------------------------------------------------------ what is visible
-function foldedBox(box) {
-  // the outermost closed box that this one is in, or is
-  let found = null;
-  for (let b = box; b; b = boxOf.get(b).outer) if (folded.has(b)) found = b;
+function around(box) {
+  // the box itself, if there is one, and those that it is in, the innermost first
+  const found = [];
+  for (let b = box; b; b = boxOf.get(b).outer) found.push(b);
   return found;
 }
-const shownAs = id => {
-  const box = vertexOf.get(id).box;
-  return (box && foldedBox(box)) || id;
-};
-const pathOf = box => {
-  const names = [];
-  for (let b = box; b; b = boxOf.get(b).outer) names.unshift(boxOf.get(b).name);
-  return names.join(" / ");
-};
+const shownAs = id => around(vertexOf.get(id).box).findLast(b => folded.has(b)) || id; // the outermost closed box
+const pathOf = box =>
+  around(box)
+    .map(b => boxOf.get(b).name)
+    .reverse()
+    .join(" / ");
 function visible() {
   const nodes = new Map(),
     edges = new Map();
@@ -113,8 +110,8 @@ const kindOf = v => words[v.kind === "constant" ? "constant_kind" : v.kind] || v
 const shapeOf = v => (data.shapes ? v.shape : kindOf(v));
 const titled = v => [v.name, v.label].filter(Boolean).join(" = ") || kindOf(v) + (data.shapes ? " " + v.shape : "");
 const frameOf = v => {
-  for (let b = v.box; b; b = boxOf.get(b).outer) if (boxOf.get(b).frame) return boxOf.get(b).name + ": ";
-  return "";
+  const frame = around(v.box).find(b => boxOf.get(b).frame);
+  return frame ? boxOf.get(frame).name + ": " : "";
 };
 const insideOf = v => (v.box ? `${words.inside} ${pathOf(v.box)}` : "");
 function linesOf(v) {
@@ -147,7 +144,7 @@ function layout() {
     const room = v.grad ? [gradientOf(v.grad)] : []; // for the line that says the gradient, once it has come
     const wide = Math.max(...[...v.lines, ...room].map((line, k) => widthOf(line, k ? 11 : 13)));
     g.setNode(v.id, { width: Math.max(34, wide + 20), height: 15 * (v.lines.length + room.length) + 13 });
-    for (let b = v.box; b && !open.has(b); b = boxOf.get(b).outer) open.add(b);
+    around(v.box).forEach(b => open.add(b));
   }
   const alone = b => {
     const own = [...nodes.values()].filter(v => v.box === b); // a box that repeats its one op
@@ -156,17 +153,14 @@ function layout() {
     );
   };
   for (const b of [...open]) if (alone(b)) open.delete(b);
-  const around = b => {
-    while (b && !open.has(b)) b = boxOf.get(b).outer;
-    return b;
-  };
+  const shownIn = box => around(box).find(b => open.has(b));
   for (const b of open) g.setNode(b, { label: boxOf.get(b).name });
   for (const b of open) {
-    const outer = around(boxOf.get(b).outer);
+    const outer = shownIn(boxOf.get(b).outer);
     if (outer) g.setParent(b, outer);
   }
   for (const v of nodes.values()) {
-    const b = around(v.box);
+    const b = shownIn(v.box);
     if (b) g.setParent(v.id, b);
   }
   for (const [key, e] of edges) {
@@ -260,12 +254,7 @@ function draw() {
     view = by("view"),
     titles = [];
   view.replaceChildren();
-  const depth = b => {
-    let n = 0;
-    for (let o = boxOf.get(b).outer; o; o = boxOf.get(o).outer) n++;
-    return n;
-  };
-  for (const b of [...open].sort((a, c) => depth(a) - depth(c))) {
+  for (const b of [...open].sort((a, c) => around(a).length - around(c).length)) {
     const at = g.node(b),
       name = boxOf.get(b).name,
       left = at.x - at.width / 2,
