@@ -23,6 +23,7 @@ SQUARES = [
     (ops.negative, lambda x: -x, (S,)), (ops.power, lambda x, y: x ** y, (P, T)),
     (ops.matmul, lambda x, y: x @ y, (S, T)), (ops.exp, ops.exp, (S,)), (ops.log, ops.log, (P,)),
     (ops.sqrt, ops.sqrt, (P,)), (ops.tanh, ops.tanh, (S,)), (ops.sigmoid, ops.sigmoid, (S,)), (ops.erf, ops.erf, (S,)),
+    (ops.softplus, ops.softplus, (S,)),
     (ops.relu, ops.relu, (S,)), (ops.abs, ops.abs, (S,)), (ops.clip, lambda x: x.clip(-0.5, 0.5), (S,)),
     (ops.astype, lambda x: x.astype(np.float64), (S,)), (ops.where, lambda x, y: ops.where(M, x, y), (S, T)),
     (ops.maximum, ops.maximum, (S, T)), (ops.minimum, ops.minimum, (S, T)), (ops.tril, lambda x: ops.tril(x), (S,)),

@@ -68,6 +68,7 @@ CASES = [
     (ops.log, ops.log, (POSITIVE,), np.log),
     (ops.sqrt, ops.sqrt, (POSITIVE,), np.sqrt),
     (ops.tanh, ops.tanh, (A,), np.tanh),
+    (ops.softplus, ops.softplus, (A,), lambda x: np.log(1 + np.exp(x))),
     (ops.sigmoid, ops.sigmoid, (A,), lambda x: 1 / (1 + np.exp(-x))),
     (ops.erf, ops.erf, (A,), lambda x: np.reshape([math.erf(v) for v in x.flat], x.shape)),
     (ops.relu, ops.relu, (A,), lambda x: np.where(x > 0, x, 0)),

@@ -12,12 +12,13 @@ import numpy as np
 
 from . import ops
 from .attention import attention, causal_mask
-from .engine import operand
 from .errors import ShapeError
-from .ops import dropout, log_softmax, relu, sigmoid, softmax, tanh
+from .losses import binary_cross_entropy_with_logits, cross_entropy, kl_div, mse_loss
+from .ops import dropout, log_softmax, relu, sigmoid, softmax, softplus, tanh
 
-__all__ = ["cross_entropy", "dropout", "gelu", "layer_norm", "linear", "log_softmax", "norm", "relu",
-           "scaled_dot_product_attention", "sigmoid", "softmax", "tanh"]
+__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "dropout", "gelu", "kl_div", "layer_norm",
+           "linear", "log_softmax", "mse_loss", "norm", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid",
+           "softmax", "softplus", "tanh"]
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -74,27 +75,21 @@ def norm(x: Any, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     return out if wide is x else out.astype(x.dtype)
 
 
-def cross_entropy(logits: Any, targets: Any, *, ignore_index: int = -100) -> Any:
-    """The mean of −log softmax(logits)[target]: logits (..., C), integer targets (...) -> ().
+def rms_norm(x: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """x / √(mean x² + eps) · weight, over the last axis: a layer norm that leaves the mean alone.
 
-    Targets equal to `ignore_index` do not count; if none is left, the loss is 0 and so is its gradient.
+    `eps=None` is the machine epsilon of x's dtype, as in PyTorch. (Zhang & Sennrich 2019.)
 
-    >>> float(cross_entropy(np.zeros((2, 4)), [1, -100]).round(4))      # ln 4
-    1.3863
+    >>> rms_norm(np.array([3.0, 4.0, 0.0, 0.0]))
+    array([1.2, 1.6, 0. , 0. ])
     """
-    targets, C = np.asarray(operand(targets)), logits.shape[-1]
-    if targets.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy: targets are class numbers, integers, not {targets.dtype}")
-    if targets.shape != logits.shape[:-1]:
-        raise ShapeError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
-    targets = targets.reshape(-1)
-    rows = np.flatnonzero(targets != ignore_index)
-    wrong = targets[rows][(targets[rows] < 0) | (targets[rows] >= C)]
-    if wrong.size:
-        raise ValueError(f"cross_entropy: target {wrong[0]} is not among the {C} classes 0 … {C - 1}")
-    log_p = log_softmax(logits).reshape((targets.size, C))
-    losses = -log_p[rows, targets[rows]]
-    return losses.mean() if rows.size else losses.sum()
+    if weight is not None and np.shape(weight) != x.shape[-1:]:
+        raise ShapeError(f"rms_norm: weight has shape {np.shape(weight)}, x {x.shape}; it needs {x.shape[-1:]}")
+    wide = ops.at_least_single(x)
+    eps = float(np.finfo(x.dtype).eps if eps is None else eps)
+    out = wide / ops.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
+    out = out if wide is x else out.astype(x.dtype)
+    return out if weight is None else out * weight
 
 
 def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
@@ -110,15 +105,14 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
             raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal=True, not both")
         attn_mask = causal_mask(query.shape[-2], key.shape[-2], align="upper_left")
     if enable_gqa:
-        key, value = _for_each_query_head(key, query), _for_each_query_head(value, query)
+        key, value = for_query_heads(key, query), for_query_heads(value, query)
     return attention(query, key, value, attn_mask, scale=scale, dropout=dropout_p, rng=rng)[0]
 
 
-def _for_each_query_head(x: Any, query: Any) -> Any:
+def for_query_heads(x: Any, query: Any) -> Any:
     """(..., H_kv, S, D) -> (..., H, S, D), each head repeated for its group of query heads."""
     if x.ndim < 3 or query.ndim < 3 or not x.shape[-3] or query.shape[-3] % x.shape[-3]:
         raise ShapeError(f"scaled_dot_product_attention: query {query.shape} cannot share the heads of {x.shape}; they "
                          "are (..., H, L, D) and (..., H_kv, S, D), with H a multiple of H_kv")
-    groups = ops.broadcast_to(ops.expand_dims(x, axis=-3),
-                          shape=(*x.shape[:-2], query.shape[-3] // x.shape[-3], *x.shape[-2:]))
+    groups = ops.broadcast_to(x[..., None, :, :], shape=(*x.shape[:-2], query.shape[-3] // x.shape[-3], *x.shape[-2:]))
     return groups.reshape((*x.shape[:-3], query.shape[-3], *x.shape[-2:]))

@@ -125,6 +125,12 @@ def sigmoid(x):
 sigmoid.defvjp(lambda g, out, x: g * out * (1 - out))
 
 @primitive
+def softplus(x):
+    """log(1 + eˣ), a smooth max(x, 0), without overflow"""
+    return np.logaddexp(0, x)
+softplus.defvjp(lambda g, out, x: g * sigmoid(x))
+
+@primitive
 def erf(x):
     """2/√π ∫₀ˣ exp(−t²) dt"""
     return _narrow(np.vectorize(math.erf, otypes=[np.float64])(x).astype(_wide(x).dtype), x)
