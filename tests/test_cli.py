@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad_attn import cli, graph, ops, saturation
+from tinygrad_attn import cli, graph, ops, progress, saturation
 
 COMMAND = [sys.executable, "-m", "tinygrad_attn"]
 
@@ -191,8 +191,8 @@ def test_interrupting_leaves_no_mess(tmp_path):
 
 @pytest.mark.parametrize("with_tqdm", [True, False])
 def test_progress_is_shown_on_a_terminal_and_wiped(monkeypatch, capsys, with_tqdm):
-    found = (lambda name: None) if not with_tqdm else cli.find_spec
-    monkeypatch.setattr(cli, "find_spec", found)
+    found = (lambda name: None) if not with_tqdm else progress.find_spec
+    monkeypatch.setattr(progress, "find_spec", found)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     tell = cli.Progress("measuring")
     tell(7, 14)

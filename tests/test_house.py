@@ -21,7 +21,8 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "graph.page": 3.7, "graph.picture": 3.8,
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
-          "examples": 5.6, "": 7, "draw_command": 7.5, "cli": 8, "__main__": 9}
+          "examples": 5.6, "training.loop": 6.7, "training.sequences": 6.8, "training.text": 6.8, "training": 6.9,
+          "progress": 0.5, "": 7, "draw_command": 7.5, "train_command": 7.5, "cli": 8, "__main__": 9}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 
 

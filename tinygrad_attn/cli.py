@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__, draw_command, saturation
+from . import __version__, draw_command, saturation, train_command
 from .attention import attention, multi_head_attention
 from .errors import GradcheckError
 from .examples import W_K, W_Q, W_V, X, self_attention_of_three_words
 from .files import write_whole
 from .gradcheck import gradcheck
 from .graph import draw
+from .progress import Progress, wiped
 from .tensor import Tensor
 
 # Worked example A: one query, three keys. Ten digits are given, so 1e-10 is all that can be asked of ours.
@@ -229,35 +230,6 @@ def _numbers(row: Sequence[float]) -> str:
     return " ".join(f"{x:.6f}" for x in row)
 
 
-class Progress:
-    """How far the work is, on the terminal's error stream, gone when it is over; nothing where that is no terminal.
-    `tqdm` draws the bar if it is installed, and a line of ours does if not."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.bar: Any = None
-        self.shown = sys.stderr.isatty()
-
-    def __call__(self, done: int, total: int) -> None:
-        if not self.shown:
-            return
-        if find_spec("tqdm"):
-            from tqdm import tqdm
-            self.bar = self.bar or tqdm(total=total, desc=self.label, leave=False, file=sys.stderr)
-            self.bar.update(done - self.bar.n)
-            if done == total:
-                self.bar.close()
-            return
-        sys.stderr.write(f"\r{self.label} [{'#' * (20 * done // total):.<20}] {done}/{total}")
-        sys.stderr.write("\r\033[K" if done == total else "")
-        sys.stderr.flush()
-
-
-def _wiped() -> str:
-    """What removes a progress line, where there may be one."""
-    return "\r\033[K" if sys.stderr.isatty() else ""
-
-
 def laboratory(args: argparse.Namespace) -> int:
     """`saturation`: theory, measurement and differences side by side, and, with --train, what follows for training."""
     sweep = saturation.sweep(args.d_k, scales=args.scales, n_keys=args.keys, draws=args.draws, seed=args.seed,
@@ -329,6 +301,7 @@ def parser() -> argparse.ArgumentParser:
                      help="print one JSON object instead of tables")
     lab.set_defaults(job=laboratory)
     draw_command.add_parser(commands)
+    train_command.add_parser(commands)
     return p
 
 
@@ -354,17 +327,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return args.job(args)
     except KeyboardInterrupt:
-        print(f"{_wiped()}interrupted", file=sys.stderr)
+        print(f"{wiped()}interrupted", file=sys.stderr)
         return 130
     except (ValueError, ImportError) as error:              # a request that cannot be met
-        print(f"{_wiped()}{p.prog}: {error}", file=sys.stderr)
+        print(f"{wiped()}{p.prog}: {error}", file=sys.stderr)
         return 2
     except MemoryError as error:
-        print(f"{_wiped()}{p.prog}: not enough memory: {error or 'ask for less'}", file=sys.stderr)
+        print(f"{wiped()}{p.prog}: not enough memory: {error or 'ask for less'}", file=sys.stderr)
         return 2
     except BrokenPipeError:                 # the reader, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:                # a folder that cannot be written to, a full disk
-        print(f"{_wiped()}{p.prog}: {error.filename2 or error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        print(f"{wiped()}{p.prog}: {error.filename2 or error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return 2
