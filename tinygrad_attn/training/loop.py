@@ -68,7 +68,8 @@ def loss_plot(losses: list[float], title: str, levels: Mapping[str, float]) -> A
     steps, width = np.arange(1, len(losses) + 1), min(20, len(losses))
     ax.plot(steps, losses, color=SERIES[1], lw=0.8, alpha=0.35)
     if width:
-        ax.plot(steps[:len(steps) - width + 1] + (width - 1) / 2, np.convolve(losses, np.full(width, 1 / width), "valid"), color=SERIES[1], lw=1.8,
+        means = np.convolve(losses, np.full(width, 1 / width), "valid")                 # drawn amid its steps
+        ax.plot(steps[:len(means)] + (width - 1) / 2, means, color=SERIES[1], lw=1.8,
                 label=f"training loss, and its mean over {width} steps")
     for colour, (name, level) in zip((SERIES[0], SERIES[2], SERIES[3]), levels.items()):
         ax.axhline(level, color=colour, lw=1.4, ls="--", label=f"{name}: {level:.2f}")
