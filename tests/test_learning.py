@@ -66,10 +66,19 @@ def assert_the_cache_changes_no_token(model: nn.GPT) -> None:
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "alibi", "none"])
+def test_a_gpt_learns_with_any_positions(positions):
+    """Clearly more than how frequent each letter is, which is all that it learns where positions drown the tokens."""
+    training = text_training(CORPUS, steps=200, d_model=32, dropout=0.0, positions=positions)
+    shares = np.bincount(CORPUS.train) / len(CORPUS.train)
+    frequencies = -(shares * np.log(np.where(shares > 0, shares, 1))).sum()
+    assert np.mean(training.train(200)[-20:]) < frequencies - 0.3
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "alibi", "none"])
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 def test_a_gpt_with_any_positions_and_groups_generates_the_same_with_a_cache(positions, num_kv_heads):
     model = nn.GPT(20, 12, 16, 4, 2, positions=positions, num_kv_heads=num_kv_heads, rng=0)
-    for parameter in model.parameters():            # far from the start, at which all tokens are nearly alike
+    for parameter in model.blocks.parameters():     # far from the start, at which the layers do hardly anything
         parameter.data = parameter.data * 8
     ids = np.random.default_rng(0).integers(0, 20, (3, 5))
     found = [model.generate(ids, 30, rng=1, cache=cache) for cache in (True, False)]

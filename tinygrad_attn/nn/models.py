@@ -24,9 +24,9 @@ class GPT(Module):
 
     Tokens become vectors, know their positions, pass through pre-norm layers in which each sees only those before it,
     and are compared with all tokens' vectors: the output matrix is the embedding (tied). `positions` is one of
-    learned, sinusoidal, rotary, alibi, none. Linear weights start normal with standard deviation 0.02, those that add
-    to the stream smaller by √(2 · layers), as GPT-2's. Ids that are no tokens are an IndexError, more than `max_len`
-    tokens a ShapeError. (Radford et al. 2019.)
+    learned, sinusoidal, rotary, alibi, none. Weights start normal with standard deviation 0.02, those that add to the
+    stream smaller by √(2 · layers), as GPT-2's; sinusoids, which would drown such tokens, are scaled by 0.02 too. Ids
+    that are no tokens are an IndexError, more than `max_len` tokens a ShapeError. (Radford et al. 2019.)
 
     >>> model = GPT(vocab_size=10, max_len=8, d_model=16, num_heads=2, num_layers=2, rng=0)
     >>> model([[1, 2, 3]]).shape
@@ -39,23 +39,25 @@ class GPT(Module):
         rng = np.random.default_rng(rng)
         if positions not in POSITIONS:
             raise ValueError(f"GPT: positions={positions!r}; it is one of {', '.join(POSITIONS)}")
+        num_layers = size("GPT", "num_layers", num_layers)
         self.max_len = size("GPT", "max_len", max_len)
         self.tokens = Embedding(vocab_size, d_model, dtype=dtype, rng=rng)
+        self.tokens.weight.data = self.tokens.weight.data * 0.02
         self.positions: Module | None = (
             LearnedPositions(max_len, d_model, dtype=dtype, rng=rng) if positions == "learned" else
-            SinusoidalPositions(d_model) if positions == "sinusoidal" else None)
+            SinusoidalPositions(d_model, scale=0.02) if positions == "sinusoidal" else None)
         inside = Rotary() if positions == "rotary" else ALiBi() if positions == "alibi" else None
         self.dropout = Dropout(dropout, rng=rng)
         self.blocks = TransformerEncoder(
             [TransformerEncoderLayer(d_model, num_heads, 4 * d_model, dropout, "gelu_tanh", norm_first=True,
                                      num_kv_heads=num_kv_heads, positions=inside, dtype=dtype, rng=rng)
-             for _ in range(size("GPT", "num_layers", num_layers))], LayerNorm(d_model, dtype=dtype))
-        for name, parameter in self.named_parameters():
+             for _ in range(num_layers)], LayerNorm(d_model, dtype=dtype))
+        for name, parameter in self.blocks.named_parameters():
             if name.endswith("bias"):
                 parameter.data = np.zeros(parameter.shape)
-            elif parameter.ndim == 2 and name != "positions.weight":
-                last = name.endswith(("out_proj.weight", "linear2.weight"))
-                parameter.data = rng.normal(0, 0.02 / math.sqrt(2 * num_layers if last else 1), parameter.shape)
+            elif parameter.ndim == 2:
+                adds = name.endswith(("out_proj.weight", "linear2.weight"))
+                parameter.data = rng.normal(0, 0.02 / math.sqrt(2 * num_layers if adds else 1), parameter.shape)
 
     def forward(self, ids: Any, *, caches: list[KVCache] | None = None) -> Any:
         ids = _sequences("GPT", ids)

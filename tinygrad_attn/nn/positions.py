@@ -99,21 +99,23 @@ def alibi_bias(num_heads: int, L: int, S: int | None = None) -> np.ndarray:
 
 
 class SinusoidalPositions(Module):
-    """x + PE: (..., L, width) -> the same; nothing to learn, and no length too long.
+    """x + scale · PE: (..., L, width) -> the same; nothing to learn, and no length too long.
+
+    The sinusoids have size 1; `scale` makes them smaller where what they are added to is, which they would drown.
 
     >>> SinusoidalPositions(4)(np.zeros((1, 2, 4)))[0, 1].round(4)
     array([0.8415, 0.5403, 0.01  , 1.    ])
     """
 
-    def __init__(self, width: int) -> None:
-        self.width = _even("SinusoidalPositions", width)
+    def __init__(self, width: int, *, scale: float = 1.0) -> None:
+        self.width, self.scale = _even("SinusoidalPositions", width), float(scale)
 
     def forward(self, x: Any, start: int = 0) -> Any:
         _check("SinusoidalPositions", x, self.width)
-        return x + sinusoids(x.shape[-2], self.width, start=start).astype(x.dtype)
+        return x + (self.scale * sinusoids(x.shape[-2], self.width, start=start)).astype(x.dtype)
 
     def facts(self) -> str:
-        return f"{self.width}"
+        return f"{self.width}" + ("" if self.scale == 1 else f", scale={self.scale:g}")
 
 
 class LearnedPositions(Module):
