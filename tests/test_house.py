@@ -11,7 +11,7 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "losses": 4.5, "optim": 6.5, "serialize": 6.5,
+          "losses": 4.5, "optim": 4.5, "serialize": 6.5,
           "nn.module": 6.0, "nn.layers": 6.1, "nn.positions": 6.2, "nn.attention": 6.3, "nn.transformer": 6.4,
           "nn.models": 6.5, "nn": 6.6,
           "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "pages": 0.5, "derivatives": 3.4,
@@ -21,7 +21,7 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "graph.page": 3.7, "graph.picture": 3.8,
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
-          "examples": 5.6, "training.loop": 6.7, "training.sequences": 6.8, "training.text": 6.8, "training": 6.9,
+          "examples": 6.7, "training.loop": 6.7, "training.sequences": 6.8, "training.text": 6.8, "training": 6.9,
           "progress": 0.5, "": 7, "draw_command": 7.5, "train_command": 7.5, "cli": 8, "__main__": 9}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 

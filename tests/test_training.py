@@ -60,21 +60,6 @@ def test_the_task_can_be_differentiated_as_gradcheck_demands():
         ta.gradcheck(lambda q, k, t=task, c=(keys, right, values): t.lookup([q, k], 0.5, *c)[0], tuple(w))
 
 
-# --------------------------------------------------------------------------------------------- the optimisers
-def test_sgd_and_adam_take_the_steps_of_their_papers():
-    g = [np.array([1.0, -2.0]), np.array([3.0])]
-    assert [step.tolist() for step in training.sgd(0.1)(g)] == [[-0.1, 0.2], [pytest.approx(-0.3)]]
-    adam = training.adam(0.1)
-    np.testing.assert_allclose(adam(g)[0], [-0.1, 0.1], rtol=1e-7)          # the first step is the sign
-    m = v = 0.0
-    adam, rng = training.adam(0.01), np.random.default_rng(0)
-    for t in range(1, 20):
-        x = rng.normal(size=3)
-        m, v = 0.9 * m + 0.1 * x, 0.999 * v + 0.001 * x * x
-        expected = -0.01 * (m / (1 - 0.9 ** t)) / (np.sqrt(v / (1 - 0.999 ** t)) + 1e-8)
-        np.testing.assert_allclose(adam([x])[0], expected, rtol=1e-12)
-
-
 # ---------------------------------------------------------------------------------------------------- one run
 def test_a_run_starts_from_the_same_point_whatever_the_scale_rate_and_optimiser():
     runs = [train(scale, 64, lr, 20, 5, optimizer) for scale, lr, optimizer in

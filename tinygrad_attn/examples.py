@@ -12,6 +12,7 @@ import numpy as np
 
 from .attention import attention, multi_head_attention
 from .graph import Graph, compare, draw
+from .nn import TransformerEncoderLayer
 from .ops import softmax
 from .tensor import Tensor
 
@@ -61,6 +62,16 @@ def heads(n: int = 8, length: int = 10, width: int = 64) -> Tensor:
     return output
 
 
+def transformer(length: int = 10, width: int = 64) -> Tensor:
+    """A pre-norm transformer layer: 4 heads over 10 positions of width 64, with its parameters' names."""
+    layer = TransformerEncoderLayer(width, 4, 2 * width, dropout=0.0, norm_first=True, rng=0)
+    for name, parameter in layer.named_parameters():
+        parameter.name = name
+    y = layer(leaf(np.random.default_rng(0).normal(size=(1, length, width)), "x"))
+    y.name = "y"
+    return y
+
+
 def vanishing(d_k: int = 1024, n_keys: int = 64, draws: int = 101) -> Graph:
     """One query, 64 keys, d_k = 1024: where the gradient dies without the division by √d_k.
 
@@ -85,4 +96,5 @@ def vanishing(d_k: int = 1024, n_keys: int = 64, draws: int = 101) -> Graph:
 
 
 EXAMPLES: dict[str, Callable[[], Tensor | Graph]] = {
-    "scalar": scalar, "attention": three_words, "heads": heads, "vanishing": vanishing}
+    "scalar": scalar, "attention": three_words, "heads": heads, "transformer": transformer,
+    "vanishing": vanishing}

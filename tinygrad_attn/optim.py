@@ -1,4 +1,4 @@
-"""Floor 6. Optimisers: how parameters move along their gradients, and how fast.
+"""A side room on floor 4. Optimisers: how parameters move along their gradients, and how fast.
 
 A rate is a number, or a schedule: a function of the number of steps taken so far. So a schedule has no state of its
 own, and is restored with the optimiser. Moments are kept in single precision at least. What each optimiser computes
@@ -221,7 +221,7 @@ class Adam(Optimizer):
         (beta1, beta2), t = betas, state["step"]
         state["m"] = m = beta1 * state.get("m", 0.0) + (1 - beta1) * g
         state["v"] = v = beta2 * state.get("v", 0.0) + (1 - beta2) * g * g
-        return w - lr / (1 - beta1 ** t) * m / (np.sqrt(v / (1 - beta2 ** t)) + eps)
+        return w - lr * m / (1 - beta1 ** t) / (np.sqrt(v / (1 - beta2 ** t)) + eps)
 
 
 class AdamW(Adam):

@@ -12,11 +12,10 @@ import numpy as np
 
 from .. import functional as F
 from ..attention import attention, causal_mask
-from ..engine import Value, operand
 from ..errors import GraphError, ShapeError
 from ..ops import concatenate, where
 from ..scope import scope
-from .layers import Linear, filled, probability, size, uniform
+from .layers import Linear, array, filled, probability, size, uniform
 from .module import Module, Parameter
 from .positions import ALiBi, Rotary
 
@@ -108,8 +107,9 @@ class MultiHeadAttention(Module):
                 scale: float | None = None, need_weights: bool = True, cache: KVCache | None = None
                 ) -> tuple[Any, Any]:
         itself = key is None                                                    # self-attention
-        key = query if key is None else key
-        value = key if value is None else value
+        query = array(query)
+        key = query if key is None else array(key)
+        value = key if value is None else array(value)
         self._check(query, key, value)
         start = len(cache) if cache is not None and itself else 0
         w_q, w_k, w_v = self._projections()
@@ -168,7 +168,7 @@ class MultiHeadAttention(Module):
         """One mask of the one that was given, the causal one and ALiBi; causal alone is left to attention to do."""
         L, S = query.shape[-2], key.shape[-2]
         if mask is not None:
-            mask = mask if isinstance(mask, Value) else np.asarray(operand(mask))
+            mask = array(mask)
             if mask.ndim == 3 and query.ndim == 4:
                 raise ShapeError(f"MultiHeadAttention: mask {mask.shape} could be one for each sequence or one for "
                                  "each head: write mask[:, None] for (B, 1, L, S), mask[None] for (1, H, L, S)")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
-from ..engine import operand
+from ..engine import Value, operand
 from ..errors import ShapeError
 from ..ops import where
 from .module import Module, Parameter
@@ -40,6 +40,11 @@ def probability(owner: str, p: Any) -> float:
     return float(p)
 
 
+def array(x: Any) -> Any:
+    """A list as an array; Tensors and arrays as they are."""
+    return x if isinstance(x, (Value, np.ndarray)) else np.asarray(operand(x))
+
+
 class Linear(Module):
     """x Wᵀ + b: (..., in_features) -> (..., out_features), weight (out, in), bias (out,).
 
@@ -60,6 +65,7 @@ class Linear(Module):
         self.bias = uniform((m,), 1 / math.sqrt(n), dtype, rng) if bias else None
 
     def forward(self, x: Any) -> Any:
+        x = array(x)
         if x.shape[-1:] != self.weight.shape[1:]:
             raise ShapeError(f"Linear: x {x.shape}; its last axis must be {self.weight.shape[1]}, in_features")
         return F.linear(x, self.weight, self.bias)
@@ -120,7 +126,7 @@ class LayerNorm(Module):
         self.bias = filled((self.n,), 0, dtype) if elementwise_affine and bias else None
 
     def forward(self, x: Any) -> Any:
-        _check_last_axis("LayerNorm", x, self.n)
+        x = _with_last_axis("LayerNorm", x, self.n)
         return F.layer_norm(x, self.weight, self.bias, self.eps)
 
     def facts(self) -> str:
@@ -143,7 +149,7 @@ class RMSNorm(Module):
         self.weight = filled((self.n,), 1, dtype) if elementwise_affine else None
 
     def forward(self, x: Any) -> Any:
-        _check_last_axis("RMSNorm", x, self.n)
+        x = _with_last_axis("RMSNorm", x, self.n)
         return F.rms_norm(x, self.weight, self.eps)
 
     def facts(self) -> str:
@@ -165,9 +171,11 @@ def _eps(owner: str, eps: float) -> float:
     return float(eps)
 
 
-def _check_last_axis(owner: str, x: Any, n: int) -> None:
+def _with_last_axis(owner: str, x: Any, n: int) -> Any:
+    x = array(x)
     if x.shape[-1:] != (n,):
         raise ShapeError(f"{owner}: x {x.shape}; its last axis must be {n}, normalized_shape")
+    return x
 
 
 class Dropout(Module):
@@ -263,10 +271,11 @@ class Sigmoid(Module):
         return F.sigmoid(x)
 
 
+ACTIVATIONS = {"relu": ReLU(), "gelu": GELU(), "gelu_tanh": GELU("tanh"), "silu": SiLU(), "tanh": Tanh()}
+
+
 def activation(owner: str, named: Any) -> Any:
-    """The function of that name, or the one that was given."""
-    functions = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, "tanh"), "silu": SiLU(),
-                 "tanh": F.tanh}
-    if not callable(named) and named not in functions:
-        raise ValueError(f"{owner}: activation={named!r}; it is {', '.join(functions)}, or a function")
-    return named if callable(named) else functions[named]
+    """The activation of that name, or the function that was given."""
+    if not callable(named) and named not in ACTIVATIONS:
+        raise ValueError(f"{owner}: activation={named!r}; it is {', '.join(ACTIVATIONS)}, or a function")
+    return named if callable(named) else ACTIVATIONS[named]

@@ -37,6 +37,7 @@ import numpy as np
 
 from ..engine import grad
 from ..ops import log_softmax, softmax
+from ..optim import SGD, Adam
 from ..plots import INK, figure
 from ..tensor import Tensor
 from .measure import finite, names, numbers, whole
@@ -116,30 +117,7 @@ class Run:
         return next((step for step, share in zip(self.steps, self.accuracy) if share >= LEARNED), None)
 
 
-Update = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
-
-
-def sgd(lr: float) -> Update:
-    """−lr · g"""
-    return lambda gradients: [-lr * g for g in gradients]
-
-
-def adam(lr: float, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Update:
-    """−lr · m / (√v + eps), m and v the running means of g and g², freed of their start at 0. (Kingma & Ba 2015.)"""
-    means: list[Any] = []
-    t = 0
-
-    def update(gradients: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        nonlocal t
-        t += 1
-        means[:] = means or [(0.0, 0.0) for _ in gradients]
-        means[:] = [(beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g)
-                    for (m, v), g in zip(means, gradients)]
-        return [-lr * m / (1 - beta1 ** t) / (np.sqrt(v / (1 - beta2 ** t)) + eps) for m, v in means]
-    return update
-
-
-OPTIMIZERS: dict[str, Callable[[float], Update]] = {"sgd": sgd, "adam": adam}
+OPTIMIZERS: dict[str, type[SGD | Adam]] = {"sgd": SGD, "adam": Adam}
 NAMES = {"sgd": "SGD", "adam": "Adam"}
 
 
@@ -168,7 +146,7 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
                          "most all tokens are in a context")
     rng = np.random.default_rng([seed, d_k])
     weights, test = task.start(rng, d_k), task.draw(rng, task.test)
-    factor, update = SCALES[scale](d_k), OPTIMIZERS[optimizer](lr)
+    factor, stepper = SCALES[scale](d_k), OPTIMIZERS[optimizer](weights, lr)
     seen: list[tuple[float, ...]] = []
     with np.errstate(over="ignore", invalid="ignore",
                      divide="ignore"):     # a rate may be far too large: the map shows it
@@ -178,8 +156,9 @@ def train(scale: str = "sqrt", d_k: int = 256, lr: float = 10.0, steps: int = 40
                 if step == steps or not math.isfinite(seen[-1][1]):
                     break
             loss, _, _ = task.lookup(weights, factor, *task.draw(rng, task.batch))
-            for w, change in zip(weights, update([g.numpy() for g in grad(loss, weights)])):
-                w.data = w.data + change
+            stepper.zero_grad()
+            loss.backward()
+            stepper.step()
     step_at, losses, accuracy, stuck, gradient = zip(*seen)
     return Run(scale, d_k, lr, optimizer, seed, step_at, losses, accuracy, stuck, gradient)
 
