@@ -1,13 +1,13 @@
 """Does PyTorch agree? Outputs, gradients, and derivatives of gradients, over the table in `fixtures/torch_cases.py`.
 
 The recorded half compares with `fixtures/torch_parity.npz` and needs no torch. The live half, where torch is
-installed, draws other shapes, and does it in float32 too.
+installed, draws other shapes, and does it in float32 too; with PARITY_TESTS=required in the environment it must be
+there. Modules and optimisers are in `test_parity_modules.py`.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from tinygrad_attn import Tensor, engine, ops
 
 sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
 from make_torch_fixtures import recorded
-from torch_cases import CASES, Case, draw, ours, sizes, theirs
+from torch_cases import CASES, Case, draw, ours, sizes, the_torch, theirs
 
 RECORDED = recorded()
 NO_COUNTERPART: dict[str, str] = {}         # primitive -> why PyTorch has nothing to compare it with
@@ -27,7 +27,7 @@ NO_COUNTERPART: dict[str, str] = {}         # primitive -> why PyTorch has nothi
 each_case = pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
 draws = [pytest.param(c, seed, id=f"{c.name}-{seed}")
          for c in CASES for seed in range(4 if any(isinstance(x, str) for x in c.inputs) else 1)]
-absent = pytest.param(None, 0, id="all", marks=pytest.mark.skip(reason="no torch here; what it recorded is compared"))
+absent = pytest.param(None, 0, id="all")    # where there is no torch, one test skips, or fails, for all
 each_draw = pytest.mark.parametrize(("c", "seed"), draws if find_spec("torch") else [absent])
 
 
@@ -68,11 +68,7 @@ def test_every_primitive_is_compared_with_pytorch() -> None:
 
 @pytest.fixture(scope="module")
 def T():
-    """The module torch, which may warn while it is imported."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import torch
-        return torch
+    return the_torch()
 
 
 def drawn(c: Case, seed: int, dtype: type) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 from . import ops
 from .engine import operand
 from .errors import ShapeError, broadcast_fault
-from .ops import log, log_softmax, softplus, where
+from .ops import at_least_single, log, log_softmax, softplus, where
 
 
 def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index: int = -100,
@@ -45,20 +45,20 @@ def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index
     wrong = kept[(kept < 0) | (kept >= C)]
     if wrong.size:
         raise ValueError(f"cross_entropy: target {wrong[0]} is not among the {C} classes 0 … {C - 1}")
-    log_p = log_softmax(logits).reshape((flat.size, C))
-    of_class = np.ones(C, logits.dtype) if weight is None else np.asarray(operand(weight)).astype(logits.dtype)
+    log_p = log_softmax(at_least_single(logits)).reshape((flat.size, C))
+    of_class = np.ones(C) if weight is None else np.asarray(operand(weight))
+    of_class = of_class.astype(log_p.dtype)
     losses = -log_p[rows, kept] * of_class[kept]                                        # (rows,)
     if label_smoothing:
         even = -(log_p[rows] * of_class).sum(axis=-1)
         losses = losses * (1 - label_smoothing) + even * (label_smoothing / C)
     if reduction == "none":
-        return ops.scatter(losses, index=(rows,), shape=flat.shape).reshape(targets.shape)
-    if reduction == "sum":
-        return losses.sum()
-    if reduction != "mean":
+        loss = ops.scatter(losses, index=(rows,), shape=flat.shape).reshape(targets.shape)
+    elif reduction in ("mean", "sum"):
+        loss = losses.sum() / (float(of_class[kept].sum()) or 1.0 if reduction == "mean" else 1.0)
+    else:
         raise _unknown("cross_entropy", reduction)
-    total = float(of_class[kept].sum())
-    return losses.sum() / total if total else losses.sum() * 0
+    return _narrow(loss, logits)
 
 
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, pos_weight: Any = None,
@@ -104,7 +104,8 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
     >>> float(kl_div(np.log([[0.5, 0.5]]), [[0.0, 1.0]]).round(4))      # ln 2
     0.6931
     """
-    p = _like("kl_div", log_q, p)
+    p, given, log_q = _like("kl_div", log_q, p), log_q, at_least_single(log_q)
+    p = at_least_single(p)
     there = operand(p) > (-np.inf if log_target else 0)                 # where p ≠ 0
     if log_target:
         log_p = where(there, p, 0)
@@ -115,8 +116,8 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
         log_p = log(where(there, p, 1))
     terms = p * where(there, log_p - where(there, log_q, 0), 0)
     if reduction == "batchmean":
-        return terms.sum() / max(1, terms.size // max(1, terms.shape[-1]))
-    return _reduced("kl_div", terms, reduction)
+        return _narrow(terms.sum() / max(1, terms.size // max(1, terms.shape[-1])), given)
+    return _narrow(_reduced("kl_div", terms, reduction), given)
 
 
 def _like(name: str, output: Any, targets: Any) -> Any:
@@ -126,6 +127,11 @@ def _like(name: str, output: Any, targets: Any) -> Any:
         raise ShapeError(f"{name}: output {output.shape}, target {np.shape(targets)}; they must have one shape, since "
                          "broadcasting would compare each with several")
     return targets.astype(output.dtype)
+
+
+def _narrow(loss: Any, like: Any) -> Any:
+    """Back in half precision, if the input was: single carries the sums."""
+    return loss.astype(np.float16) if like.dtype == np.float16 else loss
 
 
 def _reduced(name: str, losses: Any, reduction: str) -> Any:

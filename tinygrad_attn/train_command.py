@@ -41,10 +41,10 @@ EVERY = 100                                 # steps between checkpoints
 def add_parser(commands: Any) -> None:
     p = commands.add_parser(
         "train", help="train a small transformer: copy, reverse, or a GPT on real text",
-        description="Train a small transformer. copy and reverse: an encoder-decoder writes a sequence of random "
-        "symbols again, or from back to front; gpt: a character-level GPT goes on with the Universal Declaration of Human "
-        "Rights, or with a text of yours. A minute is enough for each. A checkpoint and a plot of the loss are "
-        "written; after Ctrl-C, --resume goes on from the checkpoint, to the bit.")
+        description="Train a small transformer. copy and reverse: an encoder-decoder writes random symbols again, or "
+        "from back to front; gpt: a character-level GPT goes on with the Universal Declaration of Human Rights, or "
+        "with a text of yours. A minute is enough for each. A checkpoint and a plot of the loss are written; after Ctrl-C, "
+        "--resume goes on from the checkpoint, to the bit.")
     p.add_argument("task", choices=list(STEPS), help="what is to be learned")
     p.add_argument("--steps", type=int, metavar="N", help="steps in all (default: 500; gpt: 600)")
     p.add_argument("--seed", type=int, metavar="N", help="of all that is drawn (default: 0)")

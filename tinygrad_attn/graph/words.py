@@ -117,6 +117,7 @@ FORMULAS = {
     "xʸ, with 0⁰ = 1": "xʸ, com 0⁰ = 1",
     "√x, with √′(0) = +∞": "√x, com √′(0) = +∞",
     "1 / (1 + e⁻ˣ), by way of e⁻|ˣ|, which cannot overflow": "1 / (1 + e⁻ˣ), por meio de e⁻|ˣ|, que não estoura",
+    "log(1 + eˣ), a smooth max(x, 0), without overflow": "log(1 + eˣ), um max(x, 0) suave, sem estouro",
     "max(x, 0), with relu′(0) = 0": "max(x, 0), com relu′(0) = 0",
     "|x|, with |0|′ = 0": "|x|, com |0|′ = 0",
     "x, but no less than min and no more than max; the gradient passes inside and at the bounds":
