@@ -22,6 +22,8 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())         # on the disk before it gets the name, should the power fail
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)

@@ -43,8 +43,8 @@ def add_parser(commands: Any) -> None:
         "train", help="train a small transformer: copy, reverse, or a GPT on real text",
         description="Train a small transformer. copy and reverse: an encoder-decoder writes random symbols again, or "
         "from back to front; gpt: a character-level GPT goes on with the Universal Declaration of Human Rights, or "
-        "with a text of yours. A minute is enough for each. A checkpoint and a plot of the loss are written; after Ctrl-C, "
-        "--resume goes on from the checkpoint, to the bit.")
+        "with a text of yours. A minute is enough for each. A checkpoint and a plot of the loss are written; after "
+        "Ctrl-C, --resume goes on from the checkpoint, to the bit.")
     p.add_argument("task", choices=list(STEPS), help="what is to be learned")
     p.add_argument("--steps", type=int, metavar="N", help="steps in all (default: 500; gpt: 600)")
     p.add_argument("--seed", type=int, metavar="N", help="of all that is drawn (default: 0)")
