@@ -274,7 +274,7 @@ class Sigmoid(Module):
 ACTIVATIONS = {"relu": ReLU(), "gelu": GELU(), "gelu_tanh": GELU("tanh"), "silu": SiLU(), "tanh": Tanh()}
 
 
-def activation(owner: str, named: Any) -> Any:
+def activation_named(owner: str, named: Any) -> Any:
     """The activation of that name, or the function that was given."""
     if not callable(named) and named not in ACTIVATIONS:
         raise ValueError(f"{owner}: activation={named!r}; it is {', '.join(ACTIVATIONS)}, or a function")

@@ -15,19 +15,32 @@ from typing import Any
 import numpy as np
 
 from .attention import KVCache, MultiHeadAttention
-from .layers import Dropout, LayerNorm, Linear, activation, probability
+from .layers import Dropout, LayerNorm, Linear, activation_named
 from .module import Module
 from .positions import ALiBi, Rotary
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the two linear maps, the dropout, the order of sum and norm."""
+    """What encoder and decoder layers share; a decoder layer has an attention to the memory besides."""
 
-    def _make(self, owner: str, d_model: int, dim_feedforward: int, dropout: float, act: Any, norm_first: bool,
-              dtype: Any, rng: np.random.Generator) -> None:
+    _memory = False
+
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: Any = "relu", *, layer_norm_eps: float = 1e-5, norm_first: bool = False,
+                 num_kv_heads: int | None = None, positions: Rotary | ALiBi | None = None, dtype: Any = None,
+                 rng: Any = None) -> None:
+        rng, owner = np.random.default_rng(rng), type(self).__name__
+        self.self_attn = MultiHeadAttention(d_model, nhead, dropout=dropout, num_kv_heads=num_kv_heads,
+                                            positions=positions, dtype=dtype, rng=rng)
+        if self._memory:
+            self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout=dropout, num_kv_heads=num_kv_heads,
+                                                     dtype=dtype, rng=rng)
         self.linear1 = Linear(d_model, dim_feedforward, dtype=dtype, rng=rng)
         self.linear2 = Linear(dim_feedforward, d_model, dtype=dtype, rng=rng)
-        self.dropout, self.activation = Dropout(probability(owner, dropout), rng=rng), activation(owner, act)
+        self.norm1, self.norm2 = (LayerNorm(d_model, layer_norm_eps, dtype=dtype) for _ in range(2))
+        if self._memory:
+            self.norm3 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
+        self.dropout, self.activation = Dropout(dropout, rng=rng), activation_named(owner, activation)
         self.norm_first = norm_first
 
     def _feed_forward(self, x: Any) -> Any:
@@ -53,17 +66,6 @@ class TransformerEncoderLayer(_Layer):
     (1, 3, 8)
     """
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-                 activation: Any = "relu", *, layer_norm_eps: float = 1e-5, norm_first: bool = False,
-                 num_kv_heads: int | None = None, positions: Rotary | ALiBi | None = None, dtype: Any = None,
-                 rng: Any = None) -> None:
-        rng = np.random.default_rng(rng)
-        self.self_attn = MultiHeadAttention(d_model, nhead, dropout=dropout, num_kv_heads=num_kv_heads,
-                                            positions=positions, dtype=dtype, rng=rng)
-        self._make("TransformerEncoderLayer", d_model, dim_feedforward, dropout, activation, norm_first, dtype, rng)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
-
     def forward(self, x: Any, mask: Any = None, *, causal: bool = False, cache: KVCache | None = None) -> Any:
         x = self._add(x, self.norm1, lambda x: self.self_attn(x, mask=mask, causal=causal, cache=cache,
                                                               need_weights=False)[0])
@@ -83,19 +85,7 @@ class TransformerDecoderLayer(_Layer):
     (1, 3, 8)
     """
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
-                 activation: Any = "relu", *, layer_norm_eps: float = 1e-5, norm_first: bool = False,
-                 num_kv_heads: int | None = None, positions: Rotary | ALiBi | None = None, dtype: Any = None,
-                 rng: Any = None) -> None:
-        rng = np.random.default_rng(rng)
-        self.self_attn = MultiHeadAttention(d_model, nhead, dropout=dropout, num_kv_heads=num_kv_heads,
-                                            positions=positions, dtype=dtype, rng=rng)
-        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout=dropout, num_kv_heads=num_kv_heads,
-                                                 dtype=dtype, rng=rng)
-        self._make("TransformerDecoderLayer", d_model, dim_feedforward, dropout, activation, norm_first, dtype, rng)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, dtype=dtype)
+    _memory = True
 
     def forward(self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, *, causal: bool = True,
                 caches: tuple[KVCache, KVCache] | None = None) -> Any:
