@@ -345,3 +345,37 @@ def test_a_large_batch_in_half_precision_does_not_overflow_where_its_mean_does_n
     options = [{"reduction": "mean"}] + ([{"reduction": "batchmean"}] if name == "kl_div" else [])
     for option in options:
         near(LOSSES[name](x, **option), LOSSES[name](x.astype(float), **option), 2e-3)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.binary_cross_entropy_with_logits])
+def test_targets_are_not_cut_to_integers_where_the_output_has_integers(loss):
+    try:
+        value = loss(np.array([1, 2]), [0.5, 0.25])
+    except TypeError:
+        return
+    assert value == loss(np.array([1.0, 2.0]), [0.5, 0.25])
+
+
+def test_a_log_probability_that_is_nan_is_not_taken_for_zero():
+    try:
+        value = F.kl_div(np.log([[0.5, 0.5]]), np.array([[math.nan, 0.0]]), log_target=True)
+    except ValueError:
+        return
+    assert math.isnan(value)
+
+
+def test_pos_weight_keeps_the_dtype_and_does_not_enlarge_the_loss():
+    x = np.zeros(2, np.float32)
+    assert F.binary_cross_entropy_with_logits(x, [0.0, 1.0], pos_weight=np.ones(2)).dtype == np.float32
+    with pytest.raises(ShapeError, match="pos_weight"):
+        F.binary_cross_entropy_with_logits(x, [0.0, 1.0], pos_weight=np.ones((3, 2)))
+
+
+def test_a_smoothing_of_numpys_keeps_the_dtype():
+    assert F.cross_entropy(np.zeros((2, 3), np.float32), [0, 1], label_smoothing=np.float64(0.1)).dtype == np.float32
+
+
+def test_without_a_class_axis_are_a_shape_error():
+    for loss in (lambda: F.cross_entropy(np.array(1.0), 0), lambda: F.kl_div(np.array(0.0), 1.0)):
+        with pytest.raises(ShapeError):
+            loss()

@@ -632,3 +632,64 @@ def test_without_a_graph_a_module_computes_the_same():
         out = layer(X)
     assert not out.requires_grad
     near(out, layer(X).numpy(), 0)
+
+
+@pytest.mark.parametrize("both", [{"a.b": 1.0, "a": {"b": 2.0}}, {1: 1.0, "1": 2.0}], ids=str)
+def test_two_parameters_of_one_name_are_an_error_and_none_is_lost(both):
+    def made(x):
+        return {key: made(item) for key, item in x.items()} if isinstance(x, dict) else Parameter([x])
+    with pytest.raises(ValueError, match="name"):
+        Holder(p=made(both)).state_dict()
+
+
+def test_the_repr_of_a_list_that_holds_itself_does_not_recurse():
+    layers = [nn.Linear(1, 1)]
+    layers.append(layers)
+    assert repr(Holder(layers=layers)).startswith("Holder(2 parameters)")
+
+
+def test_parts_that_are_shared_at_many_levels_are_not_walked_exponentially():
+    module = nn.Linear(1, 1)
+    for _ in range(60):
+        module = Holder(a=module, b=module)
+    assert len(list(module.parameters())) == 2
+    assert len(list(module.named_modules())) == 61
+
+
+def test_parts_that_all_know_each_other_are_not_walked_exponentially():
+    parts = [Holder(w=Parameter([float(i)])) for i in range(12)]
+    for part in parts:
+        part.others = [other for other in parts if other is not part]
+    module = Holder(parts=parts)
+    assert len(list(module.parameters())) == 12
+    assert repr(module)
+
+
+def test_the_activations_of_two_models_are_not_one_object():
+    a, b = (nn.TransformerEncoderLayer(2, 1, 2, activation="relu") for _ in range(2))
+    a.eval()
+    assert all(part.training for _, part in b.named_modules())
+
+
+def test_an_array_that_is_none_is_listed_with_the_others():
+    with pytest.raises(ValueError, match="nothing was loaded, since 2 of the names do not fit"):
+        nn.Linear(2, 1).load_state_dict({"weight": [[1.0], [2.0, 3.0]], "bias": np.ones(3)})
+
+
+@pytest.mark.parametrize("bad", [True, 1.0, 1.5, "1"], ids=repr)
+def test_padding_idx_is_a_whole_number(bad):
+    with pytest.raises(ValueError, match="padding_idx"):
+        nn.Embedding(3, 2, padding_idx=bad)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Dropout("0.1"), lambda: nn.Dropout(None), lambda: nn.LayerNorm(2, None),
+                                  lambda: nn.RMSNorm(2, "x"), lambda: nn.LayerNorm(2, math.inf)])
+def test_an_option_that_is_no_number_is_named(make):
+    with pytest.raises(ValueError, match=r"Dropout|LayerNorm|RMSNorm"):
+        make()
+
+
+def test_an_activation_that_is_a_class_or_a_list_is_told_as_such():
+    for wrong in (nn.GELU, ["relu"]):
+        with pytest.raises((TypeError, ValueError), match="activation="):
+            nn.TransformerEncoderLayer(2, 1, 2, activation=wrong)

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tinygrad_attn import AnomalyError, GraphError, ShapeError, Tensor, nn, optim, serialize
+from tinygrad_attn import AnomalyError, GraphError, ShapeError, Tensor, grad, nn, optim, serialize
+from tinygrad_attn.nn import Module, Parameter
 from tinygrad_attn.optim import SGD, Adam, AdamW
 
 needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="no torch here")
@@ -18,6 +19,11 @@ OPTIMISERS = {"SGD": (SGD, {}), "momentum": (SGD, {"momentum": 0.9, "weight_deca
               "Adam": (Adam, {}), "Adam with decay": (Adam, {"weight_decay": 0.1, "betas": (0.8, 0.95)}),
               "AdamW": (AdamW, {}), "AdamW, eps": (AdamW, {"weight_decay": 0.1, "eps": 0.01})}
 each_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
+
+
+class Holder(Module):
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
 
 
 def leaf(*values, dtype=None):
@@ -677,3 +683,108 @@ def test_a_limit_out_of_range_is_named(bad):
     with pytest.raises(ValueError, match=f"clip_grad_value: limit={bad!r}"):
         optim.clip_grad_value([w], bad)
     assert w.grad.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("clip", [optim.clip_grad_norm, optim.clip_grad_value])
+def test_clipping_at_a_number_of_numpys_keeps_the_dtype(clip):
+    w = Tensor([3.0, 4.0], requires_grad=True, dtype=np.float32)
+    w.grad = np.array([3.0, 4.0], np.float32)
+    clip([w], np.float64(0.5))
+    assert w.grad.dtype == np.float32
+
+
+def test_clipping_in_half_precision_does_not_lose_the_gradient():
+    w = Tensor(np.zeros(1 << 20, np.float16), requires_grad=True)
+    w.grad = np.full(1 << 20, 60000, np.float16)            # the factor, 1.6e-6, has two digits in half precision
+    optim.clip_grad_norm([w], 100.0)
+    np.testing.assert_allclose(w.grad.astype(float), 100 / 1024, rtol=1e-3)
+
+
+def test_a_norm_whose_squares_overflow_is_a_norm():
+    w = Tensor([0.0, 0.0], requires_grad=True)
+    w.grad = np.array([1e200, 1e200])
+    assert optim.clip_grad_norm([w], 1.0) == pytest.approx(math.sqrt(2) * 1e200, rel=1e-14)
+    np.testing.assert_allclose(w.grad, [math.sqrt(0.5)] * 2, rtol=1e-14)
+    w.grad = np.array([1.7e308, 1.7e308])
+    with pytest.raises(AnomalyError, match="it is too large"):
+        optim.clip_grad_norm([w], 1.0)
+
+
+def test_a_gradient_that_cannot_be_used_has_moved_nothing():
+    a, b = (Tensor([1.0], requires_grad=True) for _ in range(2))
+    a.grad = np.ones(1)
+    optimiser = optim.SGD([a, b], 0.1)
+    for bad in (grad((b ** 3).sum(), b, create_graph=True), np.array([1j]), np.array(["x"])):
+        b.grad = bad
+        with pytest.raises((TypeError, ValueError)):
+            optimiser.step()
+        assert (a.item(), optimiser.state, optimiser.steps) == (1.0, {}, 0)
+
+
+def test_OP_05_after_astype_a_restored_training_goes_on_to_the_bit():
+    def steps(w, optimiser, n):
+        for _ in range(n):
+            optimiser.zero_grad()
+            (w * w).sum().backward()
+            optimiser.step()
+    module = Holder(w=Parameter([1.0, -2.0]))
+    old = optim.Adam(module.parameters(), 0.1)
+    steps(module.w, old, 3)
+    module.astype(np.float32)
+    steps(module.w, old, 1)
+    other = Holder(w=Parameter(module.w.numpy()))
+    new = optim.Adam(other.parameters(), 0.1)
+    new.load_state_dict(old.state_dict())
+    before = old.state[module.w]["m"]
+    np.testing.assert_array_equal(new.state[other.w]["m"], before, strict=True)
+    steps(module.w, old, 50)
+    steps(other.w, new, 50)
+    assert module.w.numpy().tolist() == other.w.numpy().tolist()
+
+
+DAMAGE = {
+    "steps is text": lambda s: s.update(steps="a"), "steps is negative": lambda s: s.update(steps=-1),
+    "steps is None": lambda s: s.update(steps=None), "no moments": lambda s: s.update(state=[]),
+    "no shapes": lambda s: s.update(shapes=[]), "a parameter more": lambda s: s["state"].append({}),
+    "state of None": lambda s: s.update(state=[None]), "groups of None": lambda s: s.update(param_groups=None),
+    "a group without params": lambda s: s["param_groups"][0].pop("params"),
+    "a rate below 0": lambda s: s["param_groups"][0].update(lr=-1.0),
+    "a rate that is text": lambda s: s["param_groups"][0].update(lr="a"),
+    "an unknown option": lambda s: s["param_groups"][0].update(foo=1.0),
+    "an option missing": lambda s: s["param_groups"][0].pop("betas"),
+    "a moment missing": lambda s: s["state"][0].pop("v"), "a count missing": lambda s: s["state"][0].pop("step"),
+    "a count below 0": lambda s: s["state"][0].update(step=-1), "a list": lambda s: s["state"][0].update(m=[1.0, 1.0]),
+    "text": lambda s: s["state"][0].update(m="a"), "shape of None": lambda s: s.update(shapes=[None])}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_OP_05_a_state_damaged_within_is_an_error_and_changes_nothing(damage):
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    w.grad = np.ones(2)
+    old, new = optim.Adam([w], 0.1), optim.Adam([w], 0.1)
+    old.step()
+    state, before = old.state_dict(), repr(new.state_dict())
+    DAMAGE[damage](state)
+    with pytest.raises(ValueError, match=r"Adam\.load_state_dict: nothing was loaded"):
+        new.load_state_dict(state)
+    assert repr(new.state_dict()) == before
+
+
+@pytest.mark.parametrize("make", [
+    lambda ws: optim.SGD([{"params": []}], 0.1), lambda ws: optim.SGD([{"lr": 0.1}], 0.1),
+    lambda ws: optim.SGD([{"params": ws}, {"params": iter(())}], 0.1)])
+def test_a_group_without_parameters_is_an_error_as_a_list_is(make):
+    with pytest.raises(ValueError, match="no parameters"):
+        make([Tensor([1.0], requires_grad=True)])
+
+
+@pytest.mark.parametrize("options", [{"weight_decay": lambda t: 0.1}, {"eps": lambda t: 0.1}], ids=str)
+def test_an_option_that_is_a_function_is_an_error_where_only_the_rate_may_be_one(options):
+    with pytest.raises(ValueError, match="it must be a number of 0 or more"):
+        optim.Adam([Tensor([1.0], requires_grad=True)], 0.1, **options)
+
+
+@pytest.mark.parametrize("wrong", [[np.ones(3)], [[Tensor([1.0], requires_grad=True)]], 5, None], ids=str)
+def test_what_is_no_parameter_is_named(wrong):
+    with pytest.raises(TypeError, match="SGD: "):
+        optim.SGD(wrong, 0.1)

@@ -272,3 +272,32 @@ def test_attention_alone_does_not_see_the_order_of_keys_and_each_kind_of_positio
     for positions in (nn.Rotary(), nn.ALiBi()):
         layer = nn.MultiHeadAttention(8, 2, positions=positions, rng=0)
         assert not np.allclose(layer(shuffled)[0].numpy(), layer(x)[0].numpy()[:, order])
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_start_below_0_is_an_error(length):
+    with pytest.raises(ValueError, match="start"):
+        nn.LearnedPositions(8, 2)(np.zeros((length, 2)), -1 - length)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half_split"])
+def test_integers_are_turned_as_floats_are_or_refused(layout):
+    try:
+        y = nn.rotate(np.array([[1, 0], [1, 0]]), layout=layout)
+    except TypeError:
+        return
+    np.testing.assert_allclose(y[1], [math.cos(1), math.sin(1)])
+
+
+def test_sinusoids_are_not_cut_to_integers():
+    try:
+        y = nn.SinusoidalPositions(2)(np.zeros((2, 2), int))
+    except TypeError:
+        return
+    np.testing.assert_allclose(y[1], [math.sin(1), math.cos(1)])
+
+
+@pytest.mark.parametrize("base", [0, -1.0, math.nan, "x", None], ids=repr)
+def test_a_base_is_a_number_above_0(base):
+    with pytest.raises(ValueError, match="base="):
+        nn.Rotary(base=base)

@@ -17,8 +17,8 @@ def write_whole(path: Path, content: bytes) -> None:
         raise PermissionError(errno.EACCES, "it may not be written to", str(path))
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-    except OSError as error:                # of the file that was asked for, and not of the temporary one
-        raise type(error)(error.errno, error.strerror, str(path)) from None
+    except OSError as error:
+        raise _about(path, error) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -28,6 +28,13 @@ def write_whole(path: Path, content: bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise _about(path, error) from None
         raise
+
+
+def _about(path: Path, error: OSError) -> OSError:
+    """The same failure, told of the file that was asked for, and not of the temporary one."""
+    return type(error)(error.errno, error.strerror, str(path))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from . import ops
-from .engine import operand
-from .errors import ShapeError, broadcast_fault
+from .engine import Value, operand
+from .errors import ShapeError
 from .ops import at_least_single, log, log_softmax, softplus, where
 
 
@@ -29,6 +29,8 @@ def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index
     >>> float(cross_entropy(np.zeros((2, 4)), [1, -100]).round(4))      # ln 4
     1.3863
     """
+    if not logits.ndim:
+        raise ShapeError("cross_entropy: logits are one number; they must be (..., C), a number for each class")
     targets, C = np.asarray(operand(targets)), logits.shape[-1]
     if targets.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: targets are class numbers, integers, not {targets.dtype}")
@@ -51,7 +53,7 @@ def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index
     losses = -log_p[rows, kept] * of_class[kept]                                        # (rows,)
     if label_smoothing:
         even = -(log_p[rows] * of_class).sum(axis=-1)
-        losses = losses * (1 - label_smoothing) + even * (label_smoothing / C)
+        losses = losses * float(1 - label_smoothing) + even * float(label_smoothing / C)
     if reduction == "none":
         loss = ops.scatter(losses, index=(rows,), shape=flat.shape).reshape(targets.shape)
     elif reduction in ("mean", "sum"):
@@ -76,10 +78,14 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, pos_weight: A
     if not ((values >= 0) & (values <= 1)).all():
         bad = values[~((values >= 0) & (values <= 1))].flat[0]
         raise ValueError(f"binary_cross_entropy_with_logits: target {bad} is no probability, from 0 to 1")
-    if pos_weight is not None and (fault := broadcast_fault([np.shape(pos_weight), logits.shape])):
-        raise ShapeError(f"binary_cross_entropy_with_logits: pos_weight {np.shape(pos_weight)}, logits {logits.shape}: "
-                         f"{fault}")
-    ones = targets if pos_weight is None else targets * pos_weight
+    ones = targets
+    if pos_weight is not None:
+        weight: Any = pos_weight if isinstance(pos_weight, Value) else np.asarray(pos_weight)
+        lengths = zip(weight.shape[::-1], logits.shape[::-1])
+        if weight.ndim > logits.ndim or any(m not in (1, n) for m, n in lengths):
+            raise ShapeError(f"binary_cross_entropy_with_logits: pos_weight {weight.shape}, logits "
+                             f"{logits.shape}: the first must broadcast to the second")
+        ones = targets * weight.astype(targets.dtype)
     return _reduced("binary_cross_entropy_with_logits",
                     ones * softplus(-logits) + (1 - targets) * softplus(logits), reduction)
 
@@ -104,9 +110,11 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
     >>> float(kl_div(np.log([[0.5, 0.5]]), [[0.0, 1.0]]).round(4))      # ln 2
     0.6931
     """
+    if not log_q.ndim:
+        raise ShapeError("kl_div: log_q is one number; it must be (..., C), a row for each distribution")
     p, given, log_q = _like("kl_div", log_q, p), log_q, at_least_single(log_q)
     p = at_least_single(p)
-    there = operand(p) > (-np.inf if log_target else 0)                 # where p ≠ 0
+    there = ~(operand(p) == (-np.inf if log_target else 0))             # where p ≠ 0
     if log_target:
         log_p = where(there, p, 0)
         p = where(there, ops.exp(log_p), 0)
@@ -126,7 +134,7 @@ def _like(name: str, output: Any, targets: Any) -> Any:
     if np.shape(targets) != output.shape:
         raise ShapeError(f"{name}: output {output.shape}, target {np.shape(targets)}; they must have one shape, since "
                          "broadcasting would compare each with several")
-    return targets.astype(output.dtype)
+    return targets.astype(output.dtype if output.dtype.kind == "f" else np.float64)
 
 
 def _narrow(loss: Any, like: Any) -> Any:

@@ -34,7 +34,7 @@ class Optimizer:
 
     def __init__(self, parameters: Iterable[Any], lr: float | Schedule, **options: Any) -> None:
         self.defaults, self.steps = {"lr": lr, **options}, 0
-        if isinstance(parameters, (Tensor, Mapping)):
+        if isinstance(parameters, (Tensor, Mapping, np.ndarray)) or not isinstance(parameters, Iterable):
             raise TypeError(f"{self._name}: parameters must be several, as model.parameters() gives; one is [w]")
         given = list(parameters)
         if not given:
@@ -51,12 +51,13 @@ class Optimizer:
     _name = property(lambda self: type(self).__name__)
 
     def _add(self, group: dict[str, Any]) -> None:
-        params = group.pop("params", None)
-        params = list(dict.fromkeys([params] if isinstance(params, Tensor) else params or ()))
+        params = group.pop("params", ())
+        params, taken = [params] if isinstance(params, Tensor) else list(params), set(self._all())
+        if not params:
+            raise ValueError(f"{self._name}: a group has no parameters; a generator that was used before is empty")
         if unknown := set(group) - set(self.defaults):
             raise TypeError(f"{self._name}: a group has {', '.join(sorted(unknown))}; there is "
                             f"{', '.join(self.defaults)}")
-        taken = set(self._all())
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"{self._name}: a parameter is a {type(p).__name__}, and must be a Tensor")
@@ -69,7 +70,7 @@ class Optimizer:
                 raise ValueError(f"{self._name}: a parameter of shape {p.shape} is in two groups")
         group = {**self.defaults, **group}
         self._checked(group)
-        self.param_groups.append({"params": params, **group})
+        self.param_groups.append({"params": list(dict.fromkeys(params)), **group})
 
     def _checked(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a group, each in its range, as Python's numbers, which leave float32 what it is."""
@@ -81,7 +82,7 @@ class Optimizer:
                 options[name] = tuple(map(float, value))
             elif name == "momentum" and not _below_1(value):
                 raise ValueError(f"{self._name}: momentum={value!r}; it must be at least 0 and below 1")
-            elif name != "nesterov" and not callable(value):
+            elif name != "nesterov" and not (name == "lr" and callable(value)):
                 options[name] = _at_least_0(self._name, name, value)
         if options.get("nesterov") and not options["momentum"]:
             raise ValueError(f"{self._name}: nesterov=True looks ahead along the momentum, and there is none")
@@ -103,19 +104,27 @@ class Optimizer:
         work = []
         for i, group in enumerate(self.param_groups):
             options = self._checked({**group, "lr": self.lr(i)})
-            for p in group["params"]:
-                if p.grad is not None:
-                    if np.shape(p.grad) != p.shape:
-                        raise ShapeError(f"{self._name}: a parameter of shape {p.shape} has a gradient of shape "
-                                         f"{np.shape(p.grad)}")
-                    work.append((p, options))
-        for p, options in work:
+            work += [(p, self._gradient(p), options) for p in group["params"] if p.grad is not None]
+        for p, g, options in work:
             state = self.state.setdefault(p, {"step": 0})
             state["step"] += 1
-            p.data = self.moved(at_least_single(p.data), at_least_single(np.asarray(p.grad)), state, **options)
+            p.data = self.moved(at_least_single(p.data), g, state, **options)
         self.steps += bool(work)
 
+    def _gradient(self, p: Tensor) -> Any:
+        """That of a parameter, in its dtype, but in single precision at least."""
+        g = np.asarray(p.grad)
+        if g.shape != p.shape:
+            raise ShapeError(f"{self._name}: a parameter of shape {p.shape} has a gradient of shape {g.shape}")
+        if g.dtype.kind not in "fiu":
+            raise TypeError(f"{self._name}: a parameter of shape {p.shape} has a gradient of dtype {g.dtype}")
+        return g.astype(np.result_type(p.dtype, np.float32), copy=False)
+
     moved: Callable[..., Any]               # moved(w, g, state, *, lr, …): the new w, given its gradient and own state
+
+    def keeps(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the arrays that `moved` keeps in its state."""
+        return ()
 
     def state_dict(self) -> dict[str, Any]:
         """A copy of all that the next step depends on, besides the parameters: numbers, and arrays by the place of
@@ -134,7 +143,10 @@ class Optimizer:
         Options are taken over as well; a schedule stays the one that this optimiser has. The state of another kind of
         optimiser, or of other parameters, is a ValueError that lists all that does not fit, and changes nothing.
         """
-        faults, parameters = self._faults(state), self._all()
+        try:
+            faults = self._faults(state)
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            faults = [f"it is damaged: {error!r}"]
         if faults:
             lines = "\n  ".join(faults)
             raise ValueError(f"{self._name}.load_state_dict: nothing was loaded:\n  {lines}")
@@ -142,31 +154,51 @@ class Optimizer:
         for group, saved in zip(self.param_groups, state["param_groups"]):
             group.update({name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()
                           if name != "params" and value is not None})
-        self.state = {p: {name: x.astype(np.result_type(p.dtype, np.float32)) if isinstance(x, np.ndarray) else x
-                          for name, x in own.items()} for p, own in zip(parameters, state["state"]) if own}
+        self.state = {p: {name: np.array(x) if isinstance(x, np.ndarray) else x for name, x in own.items()}
+                      for p, own in zip(self._all(), state["state"]) if own}
 
     def _all(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
 
     def _faults(self, state: Mapping[str, Any]) -> list[str]:
+        """All that keeps this state from being that of these parameters."""
         keys = {"optimizer", "steps", "param_groups", "shapes", "state"}
         if not isinstance(state, Mapping) or not keys <= set(state):
             return ["it is no state of an optimiser"]
-        faults = []
+        faults, parameters = [], self._all()
         if state["optimizer"] != self._name:
             faults.append(f"it is the state of {state['optimizer']}")
+        if not _count(state["steps"]):
+            faults.append(f"steps={state['steps']!r} is no number of steps")
         ours, theirs = ([len(group["params"]) for group in groups] for groups in
                         (self.param_groups, state["param_groups"]))
         if ours != theirs:
             faults.append(f"groups of {ours} parameters expected, found {theirs}")
-        for i, (p, shape, own) in enumerate(zip(self._all(), state["shapes"], state["state"])):
-            found = {tuple(shape), *(x.shape for x in own.values() if isinstance(x, np.ndarray))}
+        if not len(state["shapes"]) == len(state["state"]) == sum(theirs):
+            faults.append(f"of {sum(theirs)} parameters it has {len(state['shapes'])} shapes and {len(state['state'])} "
+                          "states")
+        for i, (p, shape, own) in enumerate(zip(parameters, state["shapes"], state["state"])):
+            found = {tuple(shape), *(x.shape for name, x in own.items() if name != "step")}
             if found != {p.shape}:
                 faults.append(f"parameter {i}: expected shape {p.shape}, found {', '.join(map(str, sorted(found)))}")
         for i, (group, saved) in enumerate(zip(self.param_groups, state["param_groups"])):
-            if callable(group["lr"]) != (saved.get("lr") is None):
-                faults.append(f"group {i}: " + ("a rate expected, found a schedule" if saved.get("lr") is None else
+            options = {name: value for name, value in saved.items() if name != "params"}
+            if set(options) != set(self.defaults):
+                faults.append(f"group {i}: expected the options {', '.join(self.defaults)}, found {', '.join(options)}")
+                continue
+            if callable(group["lr"]) != (options["lr"] is None):
+                faults.append(f"group {i}: " + ("a rate expected, found a schedule" if options["lr"] is None else
                                                 "a schedule expected, found a rate"))
+            try:
+                options = self._checked({**options, "lr": 0.0 if options["lr"] is None else options["lr"]})
+            except ValueError as error:
+                faults.append(f"group {i}: {error}")
+                continue
+            for number in saved["params"]:
+                own = state["state"][number] if 0 <= number < len(state["state"]) else {}
+                if own and not ({"step", *self.keeps(options)} <= set(own) and _count(own["step"])):
+                    faults.append(f"parameter {number}: expected step, {', '.join(self.keeps(options))}, found "
+                                  f"{', '.join(f'{name}={x}' if name == 'step' else name for name, x in own.items())}")
         return faults
 
     def __repr__(self) -> str:
@@ -195,6 +227,9 @@ class SGD(Optimizer):
                  nesterov: bool = False, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
 
+    def keeps(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("m",) if options["momentum"] else ()
+
     def moved(self, w: Any, g: Any, state: dict[str, Any], *, lr: float, momentum: float, nesterov: bool,
               weight_decay: float) -> Any:
         g = g + weight_decay * w if weight_decay else g
@@ -214,6 +249,9 @@ class Adam(Optimizer):
     def __init__(self, parameters: Iterable[Any], lr: float | Schedule = 1e-3, *,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+    def keeps(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("m", "v")
 
     def moved(self, w: Any, g: Any, state: dict[str, Any], *, lr: float, betas: tuple[float, float], eps: float,
               weight_decay: float) -> Any:
@@ -294,7 +332,7 @@ def inverse_sqrt(d_model: int, *, warmup: int = 4000, factor: float = 1.0) -> Sc
     >>> max(range(10000), key=rate), round(rate(3999), 6)
     (3999, 0.000699)
     """
-    _rate("inverse_sqrt", factor, d_model=d_model, warmup=warmup)
+    _rate("inverse_sqrt", 0.0, factor=factor, d_model=d_model, warmup=warmup)
     if warmup < 1 or d_model < 1:
         raise ValueError(f"inverse_sqrt: warmup={warmup}, d_model={d_model}; both must be 1 or more")
     return lambda t: factor * d_model ** -0.5 * min((t + 1) ** -0.5, (t + 1) * warmup ** -1.5)
@@ -315,6 +353,10 @@ def _at_least_0(owner: str, name: str, value: Any) -> float:
     raise ValueError(f"{owner}: {name}={value!r}; it must be a number of 0 or more")
 
 
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _below_1(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and bool(0 <= value < 1)
 
@@ -332,19 +374,26 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> float:
     >>> clip_grad_norm([w], 1.0), w.grad
     (5.0, array([0.6, 0.8]))
     """
-    _rate("clip_grad_norm", 0.0, max_norm=max_norm)
+    if not isinstance(max_norm, (int, float, np.number)) or not max_norm >= 0:
+        raise ValueError(f"clip_grad_norm: max_norm={max_norm!r}; it must be a number of 0 or more")
     with_grads = _with_grads(parameters)
-    norm = math.hypot(*(float(np.linalg.norm(p.grad.astype(np.float64).ravel())) for p in with_grads))
+    norm = math.hypot(*(_norm(p.grad) for p in with_grads))
     if not math.isfinite(norm):
         bad = next((p for p in with_grads if not np.isfinite(p.grad).all()), None)
-        which = "their squares overflow" if bad is None else f"one of shape {bad.shape} is not finite" + (
+        which = "it is too large" if bad is None else f"one of shape {bad.shape} is not finite" + (
             f" ({bad.name})" if bad.name else "")
         raise AnomalyError(f"clip_grad_norm: the norm of the gradients is {norm}: {which}; `with detect_anomaly():` "
                            "finds the op that it came from")
     if norm > max_norm:
-        for p in with_grads:
-            p.grad = p.grad * (max_norm / norm)
+        for p in with_grads:                # in single precision at least, in which a small factor has its digits
+            p.grad = (at_least_single(p.grad) * float(max_norm / norm)).astype(p.grad.dtype)
     return norm
+
+
+def _norm(g: np.ndarray) -> float:
+    """√Σ g², of what may be too large to be squared."""
+    top = float(np.abs(g).max(initial=0.0))
+    return top * float(np.linalg.norm(g.astype(np.float64).ravel() / top)) if 0 < top < math.inf else top
 
 
 def clip_grad_value(parameters: Iterable[Tensor], limit: float) -> None:
@@ -358,7 +407,7 @@ def clip_grad_value(parameters: Iterable[Tensor], limit: float) -> None:
     """
     _rate("clip_grad_value", 0.0, limit=limit)
     for p in _with_grads(parameters):
-        p.grad = np.clip(p.grad, -limit, limit)
+        p.grad = np.clip(p.grad, -float(limit), float(limit))
 
 
 def _with_grads(parameters: Iterable[Tensor]) -> Sequence[Any]:

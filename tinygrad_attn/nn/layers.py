@@ -7,6 +7,8 @@ Without `rng` each draws afresh; one generator handed to all of them makes a net
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ def size(owner: str, name: str, n: Any) -> int:
 
 
 def probability(owner: str, p: Any) -> float:
-    if not 0 <= p < 1:
+    if not isinstance(p, (int, float, np.number)) or not 0 <= p < 1:
         raise ValueError(f"{owner}: dropout {p!r}; the probability must be at least 0 and below 1")
     return float(p)
 
@@ -43,6 +45,12 @@ def probability(owner: str, p: Any) -> float:
 def array(x: Any) -> Any:
     """A list as an array; Tensors and arrays as they are."""
     return x if isinstance(x, (Value, np.ndarray)) else np.asarray(operand(x))
+
+
+def floats(x: Any) -> Any:
+    """Integers as floats, to which something can be added that is no integer."""
+    x = array(x)
+    return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
 class Linear(Module):
@@ -88,7 +96,8 @@ class Embedding(Module):
     def __init__(self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, dtype: Any = None,
                  rng: Any = None) -> None:
         n, m = (size("Embedding", "num_embeddings", num_embeddings), size("Embedding", "embedding_dim", embedding_dim))
-        if padding_idx is not None and not 0 <= padding_idx < n:
+        if padding_idx is not None and (isinstance(padding_idx, bool) or
+                                        not isinstance(padding_idx, (int, np.integer)) or not 0 <= padding_idx < n):
             raise ValueError(f"Embedding: padding_idx={padding_idx!r}; it must be one of the rows 0 … {n - 1}")
         rows = np.random.default_rng(rng).standard_normal((n, m))
         if padding_idx is not None:
@@ -166,8 +175,8 @@ def _last_axis(owner: str, shape: Any) -> int:
 
 
 def _eps(owner: str, eps: float) -> float:
-    if not eps >= 0:
-        raise ValueError(f"{owner}: eps={eps!r}; it keeps a root from 0, and must be at least 0")
+    if not isinstance(eps, (int, float, np.number)) or not 0 <= eps < math.inf:
+        raise ValueError(f"{owner}: eps={eps!r}; it keeps a root from 0, and must be a number of 0 or more")
     return float(eps)
 
 
@@ -271,11 +280,14 @@ class Sigmoid(Module):
         return F.sigmoid(x)
 
 
-ACTIVATIONS = {"relu": ReLU(), "gelu": GELU(), "gelu_tanh": GELU("tanh"), "silu": SiLU(), "tanh": Tanh()}
+ACTIVATIONS: dict[str, Callable[[], Module]] = {
+    "relu": ReLU, "gelu": GELU, "gelu_tanh": partial(GELU, "tanh"), "silu": SiLU, "tanh": Tanh}
 
 
 def activation_named(owner: str, named: Any) -> Any:
     """The activation of that name, or the function that was given."""
-    if not callable(named) and named not in ACTIVATIONS:
+    if isinstance(named, str) and named in ACTIVATIONS:
+        return ACTIVATIONS[named]()
+    if not callable(named) or isinstance(named, type):
         raise ValueError(f"{owner}: activation={named!r}; it is {', '.join(ACTIVATIONS)}, or a function")
-    return named if callable(named) else ACTIVATIONS[named]
+    return named

@@ -48,15 +48,19 @@ def _members(thing: Any) -> Iterator[tuple[str, Any]]:
     return ((str(key), item) for key, item in thing.items()) if isinstance(thing, dict) else iter(())
 
 
-def _walk(thing: Any, name: str = "", within: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every module and parameter from `thing` down, with its dotted name; shared ones under each of their names. What
-    holds itself, as a child that knows its parent does, is not entered again."""
+def _walk(thing: Any, seen: set[int], name: str = "", again: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every module and parameter from `thing` down, with its dotted name: each once, or, with `again`, under each of
+    its names. What holds itself, as a child that knows its parent does, is not entered again from within."""
+    if id(thing) in seen:
+        return
     if isinstance(thing, (Module, Parameter)):
         yield name, thing
-    if id(thing) not in within:
-        for key, item in _members(thing):
-            if isinstance(item, (Module, Parameter, list, tuple, dict)):
-                yield from _walk(item, f"{name}.{key}" if name else key, (*within, id(thing)))
+    seen.add(id(thing))
+    for key, item in _members(thing):
+        if isinstance(item, (Module, Parameter, list, tuple, dict)):
+            yield from _walk(item, seen, f"{name}.{key}" if name else key, again)
+    if again:
+        seen.remove(id(thing))
 
 
 class Module:
@@ -77,6 +81,13 @@ class Module:
 
     training = True                         # what train() and eval() set; dropout acts only in training
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, item in vars(cls).items():
+            if isinstance(item, (Module, Parameter)):
+                raise TypeError(f"{cls.__name__}.{name} belongs to the class, and all its instances would share it; "
+                                f"make it in __init__, as self.{name}")
+
     def forward(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...): it says what a call computes")
 
@@ -86,19 +97,25 @@ class Module:
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """This module, as "", and all in it, each once, with its dotted name."""
-        return _once((name, item) for name, item in _walk(self) if isinstance(item, Module))
+        return ((name, item) for name, item in _walk(self, set()) if isinstance(item, Module))
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """The parameters and their dotted names. A tied one, which stands in two places, comes once, by its first
         name; two that are merely equal are two."""
-        return _once(self._names())
+        return ((name, item) for name, item in _walk(self, set()) if isinstance(item, Parameter))
 
     def parameters(self) -> Iterator[Parameter]:
         """The parameters, each once: what an optimiser is given."""
         return (parameter for _, parameter in self.named_parameters())
 
-    def _names(self) -> Iterator[tuple[str, Parameter]]:
-        return ((name, item) for name, item in _walk(self) if isinstance(item, Parameter))
+    def _by_name(self) -> dict[str, Parameter]:
+        """The parameters by all their names."""
+        found: dict[str, Parameter] = {}
+        for name, item in _walk(self, set(), again=True):
+            if isinstance(item, Parameter) and found.setdefault(name, item) is not item:
+                raise ValueError(f"{type(self).__name__}: two parameters have the name {name!r}; no key may have a "
+                                 "dot, and 1 and '1' are the same")
+        return found
 
     def zero_grad(self) -> None:
         """Forget the gradients of all parameters."""
@@ -116,8 +133,8 @@ class Module:
         return self.train(False)
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call the function with each module in this one, and at last with this one. Returns the module."""
-        for _, module in reversed(list(self.named_modules())):
+        """Call the function with each module in this one, children first, this one last. Returns the module."""
+        for module in _children_first(self, set()):
             function(module)
         return self
 
@@ -132,7 +149,7 @@ class Module:
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """A copy of every parameter, by its dotted name; a tied one by each of its names, as in PyTorch."""
-        return {name: parameter.numpy().copy() for name, parameter in self._names()}
+        return {name: parameter.numpy().copy() for name, parameter in self._by_name().items()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Mismatches:
         """Give the parameters the arrays of `state`, which may be PyTorch's, in the dtype that each parameter has.
@@ -144,7 +161,7 @@ class Module:
         if not isinstance(state, Mapping):
             raise TypeError(f"{type(self).__name__}.load_state_dict: it takes arrays by name, a dict, not a "
                             f"{type(state).__name__}; serialize.load(path) reads one from a file")
-        owners: dict[str, Parameter] = dict(self._names())
+        owners = self._by_name()
         found: dict[Parameter, tuple[str, np.ndarray]] = {}
         faults: list[str] = []
         for name, parameter in owners.items():
@@ -178,15 +195,7 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        return "\n".join(_outline(self))
-
-
-def _once(named: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    seen = set()
-    for name, item in named:
-        if id(item) not in seen:
-            seen.add(id(item))
-            yield name, item
+        return "\n".join(_outline(self, set()))
 
 
 def _as_floats(new: Any, dtype: np.dtype) -> np.ndarray | str:
@@ -195,7 +204,10 @@ def _as_floats(new: Any, dtype: np.dtype) -> np.ndarray | str:
         new = new._array
     if hasattr(new, "detach"):              # a tensor of PyTorch's; NumPy has no bfloat16
         new = new.detach().float() if "bfloat16" in str(new.dtype) else new.detach()
-    new = np.asarray(new)
+    try:
+        new = np.asarray(new)
+    except (ValueError, TypeError) as error:
+        return f"it is no array: {error}"
     if new.dtype.kind != "f":
         return f"expected floats, found {new.dtype}"
     with np.errstate(over="ignore"):
@@ -205,12 +217,35 @@ def _as_floats(new: Any, dtype: np.dtype) -> np.ndarray | str:
     return fitting
 
 
-def _outline(module: Module, within: tuple[Module, ...] = ()) -> list[str]:
-    """A line for the module and for each in it; neighbours that look the same are one, with their number."""
+def _children(thing: Any, name: str = "", within: tuple[int, ...] = ()) -> Iterator[tuple[str, Module]]:
+    """The modules directly below: attributes, and items of lists and dicts that are attributes."""
+    for key, item in _members(thing):
+        if isinstance(item, Module):
+            yield name + key, item
+        elif isinstance(item, (list, tuple, dict)) and id(item) not in within:
+            yield from _children(item, f"{name}{key}.", (*within, id(item)))
+
+
+def _children_first(module: Module, seen: set[int]) -> Iterator[Module]:
+    """Every module once, after those in it."""
+    seen.add(id(module))
+    for _, child in _children(module):
+        if id(child) not in seen:
+            yield from _children_first(child, seen)
+    yield module
+
+
+def _outline(module: Module, seen: set[int], within: tuple[int, ...] = ()) -> list[str]:
+    """A line for the module and for each in it; neighbours that look the same are one, with their number. A child that
+    knows its parent does not show it."""
     count = sum(parameter.size for parameter in module.parameters())
-    facts = ", ".join(filter(None, (module.facts(), f"{count:,} parameters" if count else "")))
-    lines, within = [f"{type(module).__name__}({facts})"], (*within, module)
-    shown = [(name, _outline(child, within)) for name, child in _children(module) if child not in within]
+    counted = [f"{count:,} parameter{'' if count == 1 else 's'}"] if count else []
+    title = f"{type(module).__name__}({', '.join([*filter(None, [module.facts()]), *counted])})"
+    if id(module) in seen:
+        return [f"{title}, as above"]
+    seen.add(id(module))
+    within, lines = (*within, id(module)), [title]
+    shown = [(name, _outline(child, seen, within)) for name, child in _children(module) if id(child) not in within]
     while shown:
         name, outline = shown[0]
         alike = next((i for i, (_, other) in enumerate(shown) if other != outline), len(shown))
@@ -218,12 +253,3 @@ def _outline(module: Module, within: tuple[Module, ...] = ()) -> list[str]:
         lines += [f"  {label}: {outline[0]}", *(f"  {line}" for line in outline[1:])]
         del shown[:alike]
     return lines
-
-
-def _children(thing: Any, name: str = "") -> Iterator[tuple[str, Module]]:
-    """The modules directly below: attributes, and items of lists and dicts that are attributes."""
-    for key, item in _members(thing):
-        if isinstance(item, Module):
-            yield name + key, item
-        elif isinstance(item, (list, tuple, dict)):
-            yield from _children(item, f"{name}{key}.")

@@ -8,13 +8,14 @@ cache, where the tokens before it were seen earlier.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError
 from ..ops import concatenate, stack
-from .layers import size
+from .layers import floats, size
 from .module import Module, Parameter
 
 LAYOUTS = ("interleaved", "half_split")
@@ -58,6 +59,9 @@ def rotate(x: Any, *, layout: str, start: int = 0, base: float = 10000.0) -> Any
     """
     if layout not in LAYOUTS:
         raise ValueError(f"rotate: layout={layout!r}; it is one of {', '.join(LAYOUTS)}")
+    if not isinstance(base, (int, float, np.number)) or not 0 < base < math.inf:
+        raise ValueError(f"rotate: base={base!r}; it must be a number above 0")
+    x = floats(x)
     if x.ndim < 2:
         raise ShapeError(f"rotate: x {x.shape}; it must be (..., L, D), positions and features")
     L, D = x.shape[-2:]
@@ -111,7 +115,7 @@ class SinusoidalPositions(Module):
         self.width, self.scale = _even("SinusoidalPositions", width), float(scale)
 
     def forward(self, x: Any, start: int = 0) -> Any:
-        _check("SinusoidalPositions", x, self.width)
+        x = _checked("SinusoidalPositions", x, self.width)
         return x + (self.scale * sinusoids(x.shape[-2], self.width, start=start)).astype(x.dtype)
 
     def facts(self) -> str:
@@ -134,8 +138,10 @@ class LearnedPositions(Module):
 
     def forward(self, x: Any, start: int = 0) -> Any:
         max_len, width = self.weight.shape
-        _check("LearnedPositions", x, width)
+        x = _checked("LearnedPositions", x, width)
         L = x.shape[-2]
+        if start < 0:
+            raise ValueError(f"LearnedPositions: start={start}; the first position is 0")
         if start + L > max_len:
             raise ShapeError(f"LearnedPositions: {start + L} positions, but there are {max_len}; shorten the sequence, "
                              "or make more with max_len")
@@ -153,7 +159,7 @@ class Rotary(Module):
     """
 
     def __init__(self, *, layout: str = "interleaved", base: float = 10000.0) -> None:
-        rotate(np.zeros((1, 2)), layout=layout)         # an unknown layout is an error now
+        rotate(np.zeros((1, 2)), layout=layout, base=base)      # what it cannot do is an error now
         self.layout, self.base = layout, base
 
     def forward(self, x: Any, start: int = 0) -> Any:
@@ -175,6 +181,8 @@ class ALiBi(Module):
         return alibi_bias(num_heads, L, S)
 
 
-def _check(owner: str, x: Any, width: int) -> None:
+def _checked(owner: str, x: Any, width: int) -> Any:
+    x = floats(x)
     if x.ndim < 2 or x.shape[-1] != width:
         raise ShapeError(f"{owner}: x {x.shape}; it must be (..., L, {width})")
+    return x
