@@ -42,7 +42,7 @@ def requests(browser):
     """What was asked for since this was last called."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    return {url for url in urls if not url.startswith(("chrome:", "data:"))}    # of the browser's own first page
+    return {url for url in urls if not url.startswith(("chrome:", "chrome-untrusted:", "data:"))}    # of the browser's own first page
 
 
 def contrasts(browser, selector):
