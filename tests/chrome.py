@@ -39,10 +39,10 @@ def opened(browser, path, width=1100, scheme="light", height=900):
 
 
 def requests(browser):
-    """What was asked for since this was last called."""
+    """What was asked for since this was last called, but for what the browser's own first page asks for."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    return {url for url in urls if not url.startswith(("chrome:", "chrome-untrusted:", "data:"))}    # of the browser's own first page
+    return {url for url in urls if not url.startswith(("chrome:", "chrome-untrusted:", "data:"))}
 
 
 def contrasts(browser, selector):
