@@ -326,6 +326,15 @@ def test_a_cache_is_for_decoding_and_for_one_batch_and_is_left_alone_by_what_fai
     assert len(cache) == 2
 
 
+def test_each_layer_needs_a_cache_of_its_own():
+    encoder = nn.TransformerEncoder([nn.TransformerEncoderLayer(4, 2, 8, rng=i) for i in range(2)])
+    decoder = nn.TransformerDecoder([nn.TransformerDecoderLayer(4, 2, 8, rng=i) for i in range(2)])
+    with no_grad(), pytest.raises(ValueError, match="2 layers and 1 caches"):
+        encoder(normal(1, 2, 4), causal=True, caches=[nn.KVCache()])
+    with no_grad(), pytest.raises(ValueError, match="2 layers and 0 caches"):
+        decoder(normal(1, 2, 4), normal(1, 2, 4), caches=[])
+
+
 # ------------------------------------------------------------------------------------------------- bad inputs
 
 @pytest.mark.parametrize(("shapes", "named"), [

@@ -8,7 +8,7 @@ have the names of PyTorch's layers. Letters in shapes: B batch, L and S lengths,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -97,6 +97,13 @@ class TransformerDecoderLayer(_Layer):
         return self._add(x, self.norm3, self._feed_forward)
 
 
+def with_caches(layers: Sequence[Module], caches: Sequence[Any] | None) -> Iterable[tuple[Module, Any]]:
+    """Each layer and what it keeps."""
+    if caches is not None and len(caches) != len(layers):
+        raise ValueError(f"there are {len(layers)} layers and {len(caches)} caches; each layer needs its own")
+    return zip(layers, caches if caches is not None else repeat(None))
+
+
 class TransformerEncoder(Module):
     """Encoder layers one after the other, and a norm at the end, which pre-norm layers need.
 
@@ -110,7 +117,7 @@ class TransformerEncoder(Module):
 
     def forward(self, x: Any, mask: Any = None, *, causal: bool = False,
                 caches: Sequence[KVCache] | None = None) -> Any:
-        for layer, cache in zip(self.layers, caches or repeat(None)):
+        for layer, cache in with_caches(self.layers, caches):
             x = layer(x, mask, causal=causal, cache=cache)
         return x if self.norm is None else self.norm(x)
 
@@ -128,6 +135,6 @@ class TransformerDecoder(Module):
 
     def forward(self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, *, causal: bool = True,
                 caches: Sequence[tuple[KVCache, KVCache]] | None = None) -> Any:
-        for layer, pair in zip(self.layers, caches or repeat(None)):
+        for layer, pair in with_caches(self.layers, caches):
             x = layer(x, memory, mask, memory_mask, causal=causal, caches=pair)
         return x if self.norm is None else self.norm(x)
