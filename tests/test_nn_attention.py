@@ -228,9 +228,21 @@ def test_MK_03_true_means_may_attend_in_the_layer_as_everywhere():
     near(layer(x, mask=mask)[0], [[[10.0], [10.0]]])
     near(layer(x, mask=np.where(mask, 0.0, -np.inf))[0], [[[10.0], [10.0]]])        # the same, as a float mask
     near(layer(x, mask=np.tril(np.ones((2, 2))))[0], [[[12.6894142], [15.0]]])      # which is added, not applied
-    for wrong in (mask.astype(int), mask.astype(np.uint8)):
+    for wrong in (np.tile(mask, (2, 1)).astype(int), np.ones((2, 2), np.uint8)):
+        for options in ({}, {"causal": True}):
+            with pytest.raises(TypeError, match="boolean"):
+                layer(x, mask=wrong, **options)
         with pytest.raises(TypeError, match="boolean"):
-            layer(x, mask=wrong)
+            identity(1, 1, positions=nn.ALiBi())(x, mask=wrong)
+
+
+@pytest.mark.parametrize("positions", [None, nn.ALiBi()], ids=["none", "alibi"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(2, 4), (4, 4), (3, 2, 3, 3), (2, 1, 1, 4), ()], ids=str)
+def test_MK_03_a_mask_that_does_not_fit_is_told_with_the_shapes(shape, causal, positions):
+    layer = nn.MultiHeadAttention(4, 2, positions=positions, rng=0)
+    with pytest.raises(ShapeError, match=r"mask .* the scores, \(2, 2, 3, 3\)"):
+        layer(normal(2, 3, 4), mask=np.ones(shape, bool), causal=causal)
 
 
 def test_MK_03_a_mask_of_three_axes_could_be_read_two_ways_and_is_refused():
@@ -308,6 +320,9 @@ def test_a_memory_is_projected_once():
         first = layer(normal(1, 1, 4), memory, cache=cache)
         again = layer(x := normal(1, 1, 4), memory * np.nan, cache=cache)[0]         # it is not looked at
         near(again, layer(x, memory)[0].numpy(), 1e-14)
+        for other in (normal(1, 4, 4), normal(2, 3, 4)):
+            with pytest.raises(ShapeError, match="another memory"):
+                layer(normal(len(other), 1, 4), other, cache=cache)
     assert first[1].shape == (1, 2, 1, 3)
     assert len(cache) == 3
 
@@ -324,6 +339,12 @@ def test_a_cache_is_for_decoding_and_for_one_batch_and_is_left_alone_by_what_fai
         with pytest.raises(ShapeError, match="mask"):
             layer(normal(1, 1, 4), mask=np.ones((7, 7), bool), cache=cache)
     assert len(cache) == 2
+
+
+def test_a_stack_is_made_of_a_list_of_layers():
+    for wrong in (nn.TransformerEncoderLayer(4, 2, 8), [nn.Linear], 6):
+        with pytest.raises(TypeError, match="list of layers"):
+            nn.TransformerEncoder(wrong)
 
 
 def test_each_layer_needs_a_cache_of_its_own():

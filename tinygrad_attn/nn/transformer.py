@@ -97,6 +97,14 @@ class TransformerDecoderLayer(_Layer):
         return self._add(x, self.norm3, self._feed_forward)
 
 
+def several(layers: Any) -> list[Module]:
+    """The layers of a stack."""
+    if not isinstance(layers, (list, tuple)) or not all(isinstance(layer, Module) for layer in layers):
+        raise TypeError("a stack is made of a list of layers, each with its own start: [TransformerEncoderLayer(...) "
+                        "for _ in range(6)]")
+    return list(layers)
+
+
 def with_caches(layers: Sequence[Module], caches: Sequence[Any] | None) -> Iterable[tuple[Module, Any]]:
     """Each layer and what it keeps."""
     if caches is not None and len(caches) != len(layers):
@@ -113,7 +121,7 @@ class TransformerEncoder(Module):
     """
 
     def __init__(self, layers: Sequence[Module], norm: Module | None = None) -> None:
-        self.layers, self.norm = list(layers), norm
+        self.layers, self.norm = several(layers), norm
 
     def forward(self, x: Any, mask: Any = None, *, causal: bool = False,
                 caches: Sequence[KVCache] | None = None) -> Any:
@@ -131,7 +139,7 @@ class TransformerDecoder(Module):
     """
 
     def __init__(self, layers: Sequence[Module], norm: Module | None = None) -> None:
-        self.layers, self.norm = list(layers), norm
+        self.layers, self.norm = several(layers), norm
 
     def forward(self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, *, causal: bool = True,
                 caches: Sequence[tuple[KVCache, KVCache]] | None = None) -> Any:
