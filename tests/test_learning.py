@@ -141,9 +141,12 @@ def test_restoring_what_does_not_fit_changes_nothing():
     before = training.model.state_dict()
     saved = other.checkpoint()
     saved["model"] = before
-    for wrong in (saved, other.checkpoint(), {"model": before}):
-        with pytest.raises(ValueError, match=r"restore|nothing was loaded"):
+    mine = training.checkpoint()
+    foreign = np.random.Generator(np.random.MT19937(0)).bit_generator.state
+    for wrong in (saved, other.checkpoint(), {"model": before}, {**mine, "rng": foreign}, {**mine, "losses": ["a"]}):
+        with pytest.raises(ValueError, match=r"restore|nothing was loaded|PCG64|float"):
             training.restore(wrong)
+        assert training.optimizer.steps == 0
     assert training.losses == []
     for name, array in training.model.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
@@ -297,7 +300,10 @@ def test_a_checkpoint_of_another_task_or_text_is_refused(tmp_path, capsys):
     text.write_text(text.read_text().replace("long", "gone"))
     assert cli.main(["train", "gpt", "--resume", str(tmp_path / "gpt.npz")]) == 2
     assert "another text" in capsys.readouterr().err
-    serialize.save(tmp_path / "other.npz", {"w": np.zeros(3)})
+    text.write_bytes(b"caf\xe9\n" * 20)
+    assert cli.main(["train", "gpt", "--text", str(text)]) == 2
+    assert f"--text {text}: this is no text in UTF-8" in capsys.readouterr().err
+    serialize.save(tmp_path / "other.npz", {"w": np.zeros(3), "options": {"task": "gpt"}})
     assert cli.main(["train", "gpt", "--resume", str(tmp_path / "other.npz")]) == 2
     assert "no checkpoint of this command" in capsys.readouterr().err
 
@@ -312,7 +318,7 @@ def test_ctrl_c_keeps_what_was_learned_and_says_how_to_go_on(tmp_path):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
-    assert f"--resume {tmp_path / 'reverse.npz'}" in err
+    assert f"--resume {tmp_path / 'reverse.npz'} --out {tmp_path}" in err
     assert os.listdir(tmp_path) == ["reverse.npz"]
     saved = serialize.load(tmp_path / "reverse.npz")
     assert f"stopped after {len(saved['losses'])} of 500 steps" in err

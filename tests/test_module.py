@@ -407,7 +407,7 @@ def with_parameters(layer, *given):
     """The layer as a function of x and of its parameters, so that gradcheck can move them."""
     def run(x, *ws):
         for name, w in zip(given, ws):
-            setattr(layer, name, w)
+            vars(layer)[name] = w           # past the guard: what stands there is a Tensor for once
         return layer(x)
     return run
 
@@ -693,3 +693,39 @@ def test_an_activation_that_is_a_class_or_a_list_is_told_as_such():
     for wrong in (nn.GELU, ["relu"]):
         with pytest.raises((TypeError, ValueError), match="activation="):
             nn.TransformerEncoderLayer(2, 1, 2, activation=wrong)
+
+
+def test_a_parameter_is_not_lost_by_being_assigned_over():
+    layer = nn.Linear(2, 1, rng=0)
+    for wrong in (layer.weight - 0.1, np.zeros((1, 2)), 3.0):
+        with pytest.raises(TypeError, match=r"Linear\.weight is a Parameter"):
+            layer.weight = wrong
+    with no_grad(), pytest.raises(TypeError, match=r"\.weight\.data = "):
+        layer.weight -= 0.1
+    assert names(layer) == ["weight", "bias"]
+    layer.weight, layer.bias = Parameter(np.zeros((1, 2))), None
+    assert names(layer) == ["weight"]
+
+
+def test_a_parameter_is_of_a_floating_dtype():
+    with pytest.raises(TypeError, match=r"write 1\.0 for 1"):
+        Parameter([1, 2], requires_grad=False)
+
+
+def test_a_parameter_or_module_of_the_class_is_an_error_when_the_class_is_made():
+    for shared in (Parameter([1.0]), nn.ReLU()):
+        with pytest.raises(TypeError, match="belongs to the class"):
+            type("Shared", (Module,), {"w": shared})
+
+
+def test_apply_begins_with_the_first_child_and_ends_with_the_module():
+    seen = []
+    model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.ReLU(), nn.Tanh()))
+    model.apply(lambda module: seen.append(type(module).__name__))
+    assert seen == ["Linear", "ReLU", "Tanh", "Sequential", "Sequential"]
+
+
+def test_layers_take_lists_and_integers():
+    for layer in (nn.Linear(2, 1), nn.LayerNorm(2), nn.RMSNorm(2), nn.ReLU(), nn.GELU(), nn.SiLU(), nn.Dropout(0.5),
+                  nn.Dropout(0.5).eval()):
+        assert layer([[1, 2], [3, 4]]).shape[0] == 2

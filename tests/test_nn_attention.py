@@ -92,8 +92,9 @@ def test_gradients_of_layers_to_order_2():
         width = options.get("kdim", 4)
 
         def attend(x, c, w, layer=layer):
-            layer.out_proj.weight = w
-            return layer(x, c, c if layer.kdim == 4 else x, need_weights=False)[0]
+            vars(layer.out_proj)["weight"] = w
+            rest = () if layer.positions else (c, c if layer.kdim == 4 else x)
+            return (layer(x, *rest, need_weights=False)[0] + 0 * c.sum())
         gradcheck(attend, (normal(3, 4), normal(3, width), normal(4, 4)), order=2)
     for norm_first in (False, True):
         encoder = nn.TransformerEncoderLayer(4, 2, 6, 0.0, "gelu", norm_first=norm_first, rng=0)
@@ -339,6 +340,53 @@ def test_a_cache_is_for_decoding_and_for_one_batch_and_is_left_alone_by_what_fai
         with pytest.raises(ShapeError, match="mask"):
             layer(normal(1, 1, 4), mask=np.ones((7, 7), bool), cache=cache)
     assert len(cache) == 2
+
+
+def test_self_attention_with_a_cache_may_be_written_with_key_and_value():
+    layer, x, cache = nn.MultiHeadAttention(4, 2, rng=0), normal(1, 4, 4), nn.KVCache()
+    with no_grad():
+        rows = [layer(h, h, h, causal=True, cache=cache)[0].numpy() for h in (x[:, i:i + 1] for i in range(4))]
+        near(np.concatenate(rows, axis=1), layer(x, x, x, causal=True)[0].numpy(), 1e-12)
+
+
+def test_what_would_give_other_numbers_than_are_meant_is_refused():
+    for positions in ("rotary", nn.Rotary, nn.SinusoidalPositions(4), nn.LearnedPositions(9, 4)):
+        with pytest.raises(TypeError, match="positions="):
+            nn.MultiHeadAttention(4, 2, positions=positions)
+    x, c = normal(2, 3, 4), normal(2, 3, 4)
+    with pytest.raises(ValueError, match="Rotary is for self-attention"):
+        nn.MultiHeadAttention(4, 2, positions=nn.Rotary(), rng=0)(x, c)
+    layer, cache = nn.MultiHeadAttention(4, 2, rng=0), nn.KVCache()
+    with no_grad():
+        with pytest.raises(ValueError, match="each would see those after it"):
+            layer(x, cache=cache)
+        with pytest.raises(ValueError, match="for self-attention"):
+            layer(x, c, causal=True, cache=cache)
+        layer(x, causal=True, cache=cache)
+        with pytest.raises(ShapeError, match="repeated for the 3 keys"):
+            layer(x[:, :1], mask=padding_mask([1, 0], 1), causal=True, cache=cache)
+        with pytest.raises(ValueError, match="one cache is given to several"):
+            nn.GPT(5, 8, 4, 2, 2)([[1]], caches=[nn.KVCache()] * 2)
+
+
+def test_a_boolean_tensor_is_a_mask_also_with_causal():
+    layer, x, mask = nn.MultiHeadAttention(4, 2, rng=0), normal(1, 3, 4), causal_mask(3) | np.eye(3, k=1, dtype=bool)
+    near(layer(x, mask=Tensor(mask), causal=True)[0], layer(x, causal=True)[0].numpy(), 0)
+
+
+def test_generate_refuses_weights_that_are_not_finite_and_takes_tiny_temperatures():
+    model = nn.GPT(5, 8, 4, 2, 1, rng=0)
+    likeliest = model.generate([[1]], 5, temperature=0.0)
+    np.testing.assert_array_equal(model.generate([[1]], 5, temperature=1e-320, rng=0), likeliest)
+    np.testing.assert_array_equal(model.generate(np.array([[1]], np.uint64), 5, temperature=0), likeliest)
+    model.tokens.weight.data = model.tokens.weight.data * np.nan
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ValueError, match="not finite"):
+            model.generate([[1]], 2, temperature=temperature, rng=0)
+    assert model(np.zeros((1, 0), int)).shape == (1, 0, 5)
+    assert model([[]]).shape == (1, 0, 5)
+    with pytest.raises(ShapeError, match="one length"):
+        model([[1, 2], [3]])
 
 
 def test_a_stack_is_made_of_a_list_of_layers():

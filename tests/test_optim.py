@@ -788,3 +788,18 @@ def test_an_option_that_is_a_function_is_an_error_where_only_the_rate_may_be_one
 def test_what_is_no_parameter_is_named(wrong):
     with pytest.raises(TypeError, match="SGD: "):
         optim.SGD(wrong, 0.1)
+
+
+def test_the_rate_is_set_in_its_group():
+    optimiser = SGD([leaf(1.0)], optim.cosine(0.1, 10))
+    with pytest.raises(AttributeError, match="param_groups"):
+        optimiser.lr = 5.0
+    assert repr(optimiser) == "SGD(1 parameters, lr=cosine, momentum=0.0, nesterov=False, weight_decay=0.0)"
+
+
+def test_clipping_takes_gradients_that_are_tensors():
+    w = leaf(1.0, 2.0)
+    w.grad = Tensor([3.0, 4.0])
+    assert optim.clip_grad_norm([w], 1.0) == 5.0
+    np.testing.assert_allclose(w.grad, [0.6, 0.8])
+    assert optim.clip_grad_norm([w], math.inf) == pytest.approx(1.0)

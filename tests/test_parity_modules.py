@@ -308,6 +308,19 @@ def test_a_query_that_may_see_nothing_is_nan_in_pytorch_with_weights_and_0_witho
             np.testing.assert_array_equal(heads.numpy().sum(-1).round(12), np.repeat(~empty[:, None], 2, axis=1))
 
 
+def test_a_query_that_may_see_nothing_is_nan_in_pytorch_also_without_weights_in_evaluation_without_gradients(T) -> None:
+    layer = T.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    x, masked = T.ones(1, 2, 4), T.tensor([[False, False], [True, True]])
+    mine = nn.MultiHeadAttention(4, 2, dtype=np.float32)
+    mine.load_state_dict(layer.state_dict())
+    assert layer(x, x, x, attn_mask=masked, need_weights=False)[0][0, 1].abs().max() == 0       # the bias, at its start
+    with T.no_grad():
+        assert layer(x, x, x, attn_mask=masked, need_weights=False)[0][0, 1].isnan().all()
+    with ta.no_grad():
+        assert not mine.eval()(x.numpy(), mask=~masked.numpy(), need_weights=False)[0][0, 1].numpy().any()
+
+
+
 def test_true_means_may_attend_in_pytorchs_function_and_masked_in_its_layer_but_ours_has_one_meaning(T) -> None:
     module, mine = pair_of_attentions(T, 4, 1)
     x = np.random.default_rng(2).standard_normal((1, 3, 4))

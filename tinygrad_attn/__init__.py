@@ -1,6 +1,7 @@
 """Understand attention by building it: reverse-mode automatic differentiation from scratch, on NumPy.
 
-Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`.
+Read the source in this order: `errors.py`, `engine.py`, `ops.py`, `tensor.py`, `attention.py`, `functional.py`; then,
+from layers to a GPT, `nn/`, `optim.py` and `serialize.py`.
 """
 
 from importlib import import_module

@@ -105,7 +105,8 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
 
     How many nats it costs to believe q where p is true. Where p = 0 the term is 0, as lim p log p is, also where
     log q = −∞. `log_target=True` takes log p instead of p. The mean over rows is the divergence; "mean", over all
-    elements, as PyTorch has it by default, is C times smaller. (Kullback & Leibler 1951.)
+    elements, as PyTorch has it by default, is C times smaller. (PyTorch's "batchmean" divides by the first axis alone;
+    it is the same for (B, C). Kullback & Leibler 1951.)
 
     >>> float(kl_div(np.log([[0.5, 0.5]]), [[0.0, 1.0]]).round(4))      # ln 2
     0.6931
@@ -130,7 +131,7 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
 
 def _like(name: str, output: Any, targets: Any) -> Any:
     """The targets, in the shape and with the floating dtype of the output."""
-    targets = np.asarray(targets) if isinstance(targets, (list, tuple, int, float)) else targets
+    targets = targets if isinstance(targets, Value) else np.asarray(targets)
     if np.shape(targets) != output.shape:
         raise ShapeError(f"{name}: output {output.shape}, target {np.shape(targets)}; they must have one shape, since "
                          "broadcasting would compare each with several")

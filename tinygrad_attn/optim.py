@@ -110,7 +110,7 @@ class AdamW(Adam):
 
 def constant(lr: float, *, warmup: int = 0) -> Schedule:
     """lr, after a linear rise from lr / warmup in the first `warmup` steps."""
-    _rate("constant", lr, warmup=warmup)
+    _check("constant", lr=lr, warmup=warmup)
     return lambda t: lr * _rise(t, warmup)
 
 
@@ -122,7 +122,7 @@ def cosine(lr: float, steps: int, *, warmup: int = 0, least: float = 0.0) -> Sch
     >>> [round(rate(t), 3) for t in (0, 9, 10, 60, 110)]
     [0.1, 1.0, 1.0, 0.5, 0.0]
     """
-    _rate("cosine", lr, steps=steps, warmup=warmup, least=least)
+    _check("cosine", lr=lr, steps=steps, warmup=warmup, least=least)
     if warmup >= steps:
         raise ValueError(f"cosine: warmup={warmup} leaves nothing of {steps} steps")
 
@@ -141,7 +141,7 @@ def step(lr: float, every: int, *, gamma: float = 0.1) -> Schedule:
     >>> [round(rate(t), 3) for t in (0, 9, 10, 20)]
     [1.0, 1.0, 0.1, 0.01]
     """
-    _rate("step", lr, every=every, gamma=gamma)
+    _check("step", lr=lr, every=every, gamma=gamma)
     if every < 1:
         raise ValueError(f"step: every={every}; it must be 1 or more")
     return lambda t: lr * gamma ** (t // every)
@@ -155,7 +155,7 @@ def inverse_sqrt(d_model: int, *, warmup: int = 4000, factor: float = 1.0) -> Sc
     >>> max(range(10000), key=rate), round(rate(3999), 6)
     (3999, 0.000699)
     """
-    _rate("inverse_sqrt", 0.0, factor=factor, d_model=d_model, warmup=warmup)
+    _check("inverse_sqrt", factor=factor, d_model=d_model, warmup=warmup)
     if warmup < 1 or d_model < 1:
         raise ValueError(f"inverse_sqrt: warmup={warmup}, d_model={d_model}; both must be 1 or more")
     return lambda t: factor * d_model ** -0.5 * min((t + 1) ** -0.5, (t + 1) * warmup ** -1.5)
@@ -165,8 +165,8 @@ def _rise(t: int, warmup: int) -> float:
     return min(1.0, (t + 1) / warmup) if warmup else 1.0
 
 
-def _rate(owner: str, lr: float, **others: float) -> None:
-    for name, value in {"lr": lr, **others}.items():
+def _check(owner: str, **numbers: float) -> None:
+    for name, value in numbers.items():
         at_least_0(owner, name, value)
 
 
@@ -186,16 +186,17 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> float:
     if not isinstance(max_norm, (int, float, np.number)) or not max_norm >= 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm!r}; it must be a number of 0 or more")
     with_grads = _with_grads(parameters)
-    norm = math.hypot(*(_norm(p.grad) for p in with_grads))
+    norm = math.hypot(*(_norm(np.asarray(p.grad)) for p in with_grads))
     if not math.isfinite(norm):
-        bad = next((p for p in with_grads if not np.isfinite(p.grad).all()), None)
+        bad = next((p for p in with_grads if not np.isfinite(np.asarray(p.grad)).all()), None)
         which = "it is too large" if bad is None else f"one of shape {bad.shape} is not finite" + (
             f" ({bad.name})" if bad.name else "")
         raise AnomalyError(f"clip_grad_norm: the norm of the gradients is {norm}: {which}; `with detect_anomaly():` "
                            "finds the op that it came from")
     if norm > max_norm:
         for p in with_grads:                # in single precision at least, in which a small factor has its digits
-            p.grad = (at_least_single(p.grad) * float(max_norm / norm)).astype(p.grad.dtype)
+            g = np.asarray(p.grad)
+            p.grad = (at_least_single(g) * float(max_norm / norm)).astype(g.dtype)
     return norm
 
 
@@ -214,7 +215,7 @@ def clip_grad_value(parameters: Iterable[Tensor], limit: float) -> None:
     >>> w.grad
     array([ 0.5, -1. ])
     """
-    _rate("clip_grad_value", 0.0, limit=limit)
+    _check("clip_grad_value", limit=limit)
     for p in _with_grads(parameters):
         p.grad = np.clip(p.grad, -float(limit), float(limit))
 

@@ -86,6 +86,11 @@ class Optimizer:
             raise ValueError(f"{self._name}: nesterov=True looks ahead along the momentum, and there is none")
         return options
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "lr":
+            raise AttributeError(f"{self._name}: each group has a rate: optimizer.param_groups[0]['lr'] = {value!r}")
+        super().__setattr__(name, value)
+
     def lr(self, group: int = 0) -> float:
         """The rate of the next step."""
         rate = self.param_groups[group]["lr"]
@@ -201,7 +206,7 @@ class Optimizer:
 
     def __repr__(self) -> str:
         groups = [f"{len(group['params'])} parameters, " + ", ".join(
-            f"{name}={value!r}" for name, value in group.items() if name != "params") for group in self.param_groups]
+            f"{name}={_shown(x)}" for name, x in group.items() if name != "params") for group in self.param_groups]
         return f"{self._name}({'; '.join(groups)})"
 
 
@@ -209,6 +214,11 @@ def at_least_0(owner: str, name: str, value: Any) -> float:
     if isinstance(value, (int, float, np.number)) and 0 <= value < math.inf:
         return float(value)
     raise ValueError(f"{owner}: {name}={value!r}; it must be a number of 0 or more")
+
+
+def _shown(value: Any) -> str:
+    """A schedule by the name of what made it."""
+    return getattr(value, "__qualname__", repr(value)).partition(".")[0] if callable(value) else repr(value)
 
 
 def _count(value: Any) -> bool:

@@ -1,9 +1,10 @@
 """Floor 6. Weights and checkpoints on disk: safetensors, which PyTorch reads, or NumPy's npz; never pickle.
 
-What is saved is a state dict, arrays by name, or a *tree* of dicts, lists, numbers, strings and arrays, as a checkpoint
-is: `{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 100}`. In the file each array has a
-name, its path in the tree; the rest stands beside them as JSON. Loading gives the same tree and runs no code. A file
-is written whole or not at all.
+What is saved is a state dict, arrays by name, or a *tree* of dicts, lists, numbers, strings and arrays, as a
+checkpoint is: `{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 100}`. In the file each
+array has a name, its path in the tree; the rest stands beside them as JSON. Loading gives the same tree (NumPy's
+scalars as arrays of shape ()) and runs no code. What dropout draws is in no state dict: save the generator's
+`rng.bit_generator.state` beside them. A file is written whole or not at all.
 """
 
 from __future__ import annotations

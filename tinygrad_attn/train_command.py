@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import math
+import shlex
 import signal
 import string
 import sys
@@ -101,8 +102,9 @@ def run(args: argparse.Namespace) -> int:
             work.training.train(steps, progress)
         except KeyboardInterrupt:
             keep()
-            print(f"{wiped()}stopped after {len(work.training.losses)} of {steps} steps; to go on: tinygrad-attn train "
-                  f"{args.task} --resume {checkpoint}", file=sys.stderr)
+            print(f"{wiped()}stopped after {len(work.training.losses)} of {steps} steps; to go on: python3 -m "
+                  f"tinygrad_attn train {args.task} --resume {shlex.quote(str(checkpoint))} --out "
+                  f"{shlex.quote(str(out))}", file=sys.stderr)
             return 130
     keep()
     report = {"task": args.task, **options, "losses": work.training.losses,
@@ -129,7 +131,9 @@ def opened(args: argparse.Namespace) -> dict[str, Any] | None:
     if not (args.steps is None and args.seed is None and args.text is None):
         raise ValueError("train: --resume takes steps, seed and text from the checkpoint; leave them out")
     saved = serialize.load(args.resume)
-    if not isinstance(options := saved.get("options"), Mapping) or options.get("task") not in STEPS:
+    options = saved.get("options")
+    if not (isinstance(options, Mapping) and {"task", "steps", "seed", "text"} <= set(options) and "data" in saved
+            and options["task"] in STEPS):
         raise ValueError(f"train: {args.resume} is no checkpoint of this command")
     if options["task"] != args.task:
         raise ValueError(f"train: {args.resume} is a checkpoint of {options['task']}, not of {args.task}")
@@ -201,7 +205,10 @@ class Text:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.source = options["text"]
         builtin = self.source in ("en", "pt", "both")
-        text = declaration(self.source) if builtin else Path(self.source).read_text(encoding="utf-8")
+        try:
+            text = declaration(self.source) if builtin else Path(self.source).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"train: --text {self.source}: this is no text in UTF-8: {error}") from None
         self.corpus, self.data = Corpus.of(text), zlib.crc32(text.encode())
         self.training = text_training(self.corpus, seed=options["seed"], steps=options["steps"])
         named = {"en": "the declaration in English", "pt": "the declaration in Portuguese",

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import functional as F
 from ..attention import attention, causal_mask
+from ..engine import operand
 from ..errors import GraphError, ShapeError
 from ..ops import concatenate, where
 from ..scope import scope
@@ -21,10 +22,19 @@ from .positions import ALiBi, Rotary
 
 
 class KVCache:
-    """The keys and values of the tokens so far, so that the next one costs one row and not all of them again.
+    """The keys and values of the tokens so far, so that the next one costs one row and not all of them again. Each
+    layer needs one of its own; a model is given a list of them.
 
     `keys` and `values` are (B, G, S, D), None while there is nothing; `len()` is S. It is for decoding, under
     `no_grad()`.
+
+    >>> from tinygrad_attn import no_grad
+    >>> layer, cache, x = MultiHeadAttention(4, 2, rng=0), KVCache(), np.ones((1, 3, 4))
+    >>> with no_grad():
+    ...     for i in range(3):
+    ...         last, _ = layer(x[:, i:i + 1], causal=True, cache=cache)
+    >>> len(cache), np.allclose(last, layer(x, causal=True)[0][:, 2:])
+    (3, True)
     """
 
     def __init__(self) -> None:
@@ -35,7 +45,7 @@ class KVCache:
         return 0 if self.keys is None else self.keys.shape[-2]
 
     def with_new(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """All keys and values, those of new tokens last. What is kept changes when they are assigned."""
+        """All keys and values, those of new tokens last; nothing is kept yet."""
         if key.requires_grad or value.requires_grad:
             raise GraphError("KVCache: it holds what was computed before, for decoding, and no graph: wrap the "
                              "decoding in `with no_grad():`")
@@ -85,6 +95,9 @@ class MultiHeadAttention(Module):
             raise ValueError(f"MultiHeadAttention: num_heads={H} cannot be divided among num_kv_heads={G}; each key "
                              "head serves H / G query heads")
         D = E // H
+        if positions is not None and not isinstance(positions, (Rotary, ALiBi)):
+            raise TypeError(f"MultiHeadAttention: positions={positions!r}; it is a Rotary() or an ALiBi(). Sinusoidal "
+                            "and learned positions are added to the embedding")
         if isinstance(positions, Rotary) and D % 2:
             raise ValueError(f"MultiHeadAttention: {H} heads of width {E} have {D} features each, an odd number, and "
                              "Rotary turns them in pairs")
@@ -106,11 +119,12 @@ class MultiHeadAttention(Module):
     def forward(self, query: Any, key: Any = None, value: Any = None, mask: Any = None, *, causal: bool = False,
                 scale: float | None = None, need_weights: bool = True, cache: KVCache | None = None
                 ) -> tuple[Any, Any]:
-        itself = key is None                                                    # self-attention
+        itself = key is None or (key is query and (value is None or value is query))        # self-attention
         query = array(query)
-        key = query if key is None else array(key)
-        value = key if value is None else array(value)
+        key = query if itself else array(key)
+        value = key if value is None or itself else array(value)
         self._check(query, key, value)
+        self._check_use(query, mask, itself, causal, cache)
         start = len(cache) if cache is not None and itself else 0
         w_q, w_k, w_v = self._projections()
         with scope("project"):
@@ -155,6 +169,21 @@ class MultiHeadAttention(Module):
             raise ShapeError(f"MultiHeadAttention: query {query.shape}, key {key.shape}, value {value.shape}: the "
                              "batch must be the same, and each key has one value")
 
+    def _check_use(self, query: Any, mask: Any, itself: bool, causal: bool, cache: KVCache | None) -> None:
+        """What would give numbers, and not those that are meant."""
+        if self.positions is not None and not itself:
+            raise ValueError(f"MultiHeadAttention: {type(self.positions).__name__} is for self-attention; between two "
+                             "sequences there is no distance: leave key and value out, or make the layer without it")
+        if cache is not None and causal and not itself:
+            raise ValueError("MultiHeadAttention: causal=True with a cache is for self-attention: leave out key "
+                             "and value")
+        if cache is not None and itself and not causal and mask is None and query.shape[-2] > 1:
+            raise ValueError(f"MultiHeadAttention: of {query.shape[-2]} new tokens, each would see those after it: "
+                             "give causal=True, or a mask")
+        if cache is not None and len(cache) and mask is not None and np.shape(mask)[-1:] == (1,):
+            raise ShapeError(f"MultiHeadAttention: mask {np.shape(mask)} would be repeated for the {len(cache)} keys "
+                             "in the cache; it must cover them too")
+
     def _projections(self) -> list[tuple[Any, Any]]:
         """Weight and bias of the query, the key, and the value."""
         E, n = self.embed_dim, self.num_kv_heads * (self.embed_dim // self.num_heads)
@@ -189,6 +218,7 @@ class MultiHeadAttention(Module):
 
 def _fitting(mask: Any, scores: tuple[int, ...]) -> Any:
     """The mask, if it can be read in one way only, and broadcasts to the scores."""
+    mask = operand(mask) if mask.dtype == bool else mask
     if mask.dtype.kind not in "bf":
         raise TypeError(f"MultiHeadAttention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, "
                         "True = may attend (mask == 1), or a float one, which is added to the scores")
@@ -196,8 +226,9 @@ def _fitting(mask: Any, scores: tuple[int, ...]) -> Any:
         raise ShapeError(f"MultiHeadAttention: mask {mask.shape} could be one for each sequence or one for each head: "
                          "write mask[:, None] for (B, 1, L, S), mask[None] for (1, H, L, S)")
     if not 0 < mask.ndim <= len(scores) or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1])):
-        raise ShapeError(f"MultiHeadAttention: mask {mask.shape} does not broadcast to the scores, {scores}. If "
-                         "it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, S)")
+        raise ShapeError(f"MultiHeadAttention: mask {mask.shape} does not broadcast to the scores, {scores}. "
+                         + ("One that tells which keys are padding is (S,)" if len(scores) == 3 else "If it tells "
+                            "which keys of each sequence are padding, (B, S), make it padding_mask(lengths, S)"))
     return mask
 
 

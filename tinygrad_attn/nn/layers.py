@@ -181,7 +181,7 @@ def _eps(owner: str, eps: float) -> float:
 
 
 def _with_last_axis(owner: str, x: Any, n: int) -> Any:
-    x = array(x)
+    x = floats(x)
     if x.shape[-1:] != (n,):
         raise ShapeError(f"{owner}: x {x.shape}; its last axis must be {n}, normalized_shape")
     return x
@@ -200,7 +200,7 @@ class Dropout(Module):
         self.p, self.rng = probability("Dropout", p), np.random.default_rng(rng)
 
     def forward(self, x: Any) -> Any:
-        return F.dropout(x, self.p, training=self.training, rng=self.rng)
+        return F.dropout(array(x), self.p, training=self.training, rng=self.rng)
 
     def facts(self) -> str:
         return f"{self.p:g}"
@@ -242,7 +242,7 @@ class ReLU(Module):
     """max(x, 0)"""
 
     def forward(self, x: Any) -> Any:
-        return F.relu(x)
+        return F.relu(array(x))
 
 
 class GELU(Module):
@@ -253,7 +253,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, x: Any) -> Any:
-        return F.gelu(x, self.approximate)
+        return F.gelu(floats(x), self.approximate)
 
     def facts(self) -> str:
         return "" if self.approximate == "none" else f"{self.approximate!r}"
@@ -263,7 +263,7 @@ class SiLU(Module):
     """x σ(x), a smooth relu. (Elfwing et al. 2018.)"""
 
     def forward(self, x: Any) -> Any:
-        return x * F.sigmoid(x)
+        return F.sigmoid(x := floats(x)) * x
 
 
 class Tanh(Module):

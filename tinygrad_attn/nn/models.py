@@ -26,7 +26,9 @@ class GPT(Module):
     and are compared with all tokens' vectors: the output matrix is the embedding (tied). `positions` is one of
     learned, sinusoidal, rotary, alibi, none. Weights start normal with standard deviation 0.02, those that add to the
     stream smaller by √(2 · layers), as GPT-2's; sinusoids, which would drown such tokens, are scaled by 0.02 too. Ids
-    that are no tokens are an IndexError, more than `max_len` tokens a ShapeError. (Radford et al. 2019.)
+    that are no tokens are an IndexError, more than `max_len` tokens a ShapeError. All sequences of a batch have one
+    length; there is no padding mask. `caches`, for decoding, is a list of one `KVCache` for each layer; `generate`
+    makes them itself. (Radford et al. 2019.)
 
     >>> model = GPT(vocab_size=10, max_len=8, d_model=16, num_heads=2, num_layers=2, rng=0)
     >>> model([[1, 2, 3]]).shape
@@ -170,14 +172,22 @@ class evaluation:
 
 def drawn(logits: np.ndarray, temperature: float, rng: Any) -> np.ndarray:
     """A class for each row, (B, C) -> (B,): drawn from softmax(logits / temperature), at 0 the likeliest."""
+    if not np.isfinite(logits).all():
+        raise ValueError("generate: a logit is not finite; are the weights?")
     if temperature == 0:
         return logits.argmax(axis=-1)
-    sums = softmax(logits.astype(np.float64) / temperature).cumsum(axis=-1)
+    wide = logits.astype(np.float64)
+    sums = softmax((wide - wide.max(axis=-1, keepdims=True)) / max(temperature, 1e-100)).cumsum(axis=-1)
     return (sums < rng.random((len(logits), 1)) * sums[:, -1:]).sum(axis=-1)
 
 
 def _sequences(owner: str, ids: Any) -> np.ndarray:
-    ids = np.asarray(operand(ids))
+    try:
+        ids = np.asarray(operand(ids))
+    except ValueError:
+        raise ShapeError(f"{owner}: the sequences of a batch must have one length") from None
+    if not ids.size or ids.dtype.kind == "u":
+        ids = ids.astype(np.intp)           # an empty list is of floats, and unsigned numbers go with no others
     if ids.ndim != 2:
         raise ShapeError(f"{owner}: ids {ids.shape}; they must be (B, L), a row for each sequence: one is ids[None]")
     return ids

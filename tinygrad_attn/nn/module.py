@@ -30,6 +30,8 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: Any = None, name: str | None = None) -> None:
         super().__init__(data, requires_grad, dtype=dtype, name=name)
+        if self.dtype.kind != "f":
+            raise TypeError(f"a Parameter is of a floating dtype, not {self.dtype}: write 1.0 for 1, or dtype=float")
 
 
 class Mismatches(NamedTuple):
@@ -67,7 +69,7 @@ class Module:
     """Something that computes and has parameters. Subclasses define `forward`; calling the module runs it.
 
     Parameters are found among the attributes: Parameters, modules, and lists, tuples and dicts of them. A plain Tensor
-    is none. In a picture, each call is a box with the name of the class.
+    is none, and an array is not in the state dict. In a picture, each call is a box with the name of the class.
 
     >>> class Line(Module):
     ...     def __init__(self):
@@ -87,6 +89,12 @@ class Module:
             if isinstance(item, (Module, Parameter)):
                 raise TypeError(f"{cls.__name__}.{name} belongs to the class, and all its instances would share it; "
                                 f"make it in __init__, as self.{name}")
+
+    def __setattr__(self, name: str, item: Any) -> None:
+        if isinstance(vars(self).get(name), Parameter) and not (item is None or isinstance(item, Parameter)):
+            raise TypeError(f"{type(self).__name__}.{name} is a Parameter, and would be one no more; give it new data, "
+                            f".{name}.data = ..., or put a Parameter in its place")
+        super().__setattr__(name, item)
 
     def forward(self, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...): it says what a call computes")

@@ -109,11 +109,15 @@ def with_caches(layers: Sequence[Module], caches: Sequence[Any] | None) -> Itera
     """Each layer and what it keeps."""
     if caches is not None and len(caches) != len(layers):
         raise ValueError(f"there are {len(layers)} layers and {len(caches)} caches; each layer needs its own")
+    each = [id(cache) for item in caches or () for cache in (item if isinstance(item, tuple) else (item,))]
+    if len(set(each)) < len(each):
+        raise ValueError("one cache is given to several layers; each needs its own: [KVCache() for _ in layers]")
     return zip(layers, caches if caches is not None else repeat(None))
 
 
 class TransformerEncoder(Module):
-    """Encoder layers one after the other, and a norm at the end, which pre-norm layers need.
+    """Encoder layers one after the other, and a norm at the end, which pre-norm layers need. `caches`, for decoding
+    with `causal=True`, is a list of one `KVCache` for each layer.
 
     >>> layers = [TransformerEncoderLayer(8, 2, 16, rng=i) for i in range(2)]
     >>> TransformerEncoder(layers, norm=LayerNorm(8)).eval()(np.ones((1, 3, 8))).shape
@@ -131,7 +135,8 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Decoder layers one after the other, and a norm at the end.
+    """Decoder layers one after the other, and a norm at the end. `caches`, for decoding, is a list of one pair of
+    `KVCache` for each layer.
 
     >>> layers = [TransformerDecoderLayer(8, 2, 16, rng=i) for i in range(2)]
     >>> TransformerDecoder(layers).eval()(np.ones((1, 3, 8)), np.ones((1, 5, 8))).shape

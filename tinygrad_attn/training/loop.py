@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,15 +52,16 @@ class Training:
         """Go on from a checkpoint of the same model, optimiser and data; what does not fit is a ValueError."""
         if missing := {"model", "optimizer", "rng", "losses"} - set(saved):
             raise ValueError(f"restore: this is no checkpoint of a training; it lacks {', '.join(sorted(missing))}")
+        losses = np.asarray(saved["losses"], dtype=float).ravel().tolist()
+        copy.deepcopy(self.rng.bit_generator).state = saved["rng"]      # another kind of generator is an error now
         before = self.model.state_dict()
         self.model.load_state_dict(saved["model"])
         try:
             self.optimizer.load_state_dict(saved["optimizer"])
-            self.rng.bit_generator.state = saved["rng"]
         except BaseException:               # all of it or nothing
             self.model.load_state_dict(before)
             raise
-        self.losses = saved["losses"].tolist()
+        self.rng.bit_generator.state, self.losses = saved["rng"], losses
 
 
 def loss_plot(losses: list[float], title: str, levels: Mapping[str, float]) -> Any:
