@@ -1,8 +1,20 @@
 """What all tests share: the browser for pages, and what is said at the end of a run: how many wrong rules were planted,
 and how many of them gradcheck killed."""
 
+import sys
+from pathlib import Path
+
 import chrome
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "fixtures"))
+from torch_cases import the_torch
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch, or a skip; where it is required, a failure."""
+    return the_torch()
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import warnings
-from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
@@ -12,8 +10,6 @@ import pytest
 
 from tinygrad_attn import ShapeError, Tensor, gradcheck, graph, nn, no_grad, optim
 from tinygrad_attn.nn import Module, Parameter
-
-needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="no torch here")
 
 
 class Holder(Module):
@@ -233,11 +229,7 @@ def test_what_is_no_dict_is_an_error_that_says_what_to_give():
             nn.Linear(1, 1).load_state_dict(wrong)
 
 
-@needs_torch
-def test_a_state_of_pytorchs_loads_as_it_is_bfloat16_too():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import torch
+def test_a_state_of_pytorchs_loads_as_it_is_bfloat16_too(torch):
     theirs, ours = torch.nn.Linear(3, 2), nn.Linear(3, 2, dtype=np.float32)
     for kind in (torch.float32, torch.bfloat16, torch.float16):
         ours.load_state_dict(theirs.to(kind).state_dict())

@@ -2,8 +2,6 @@
 
 import copy
 import math
-import warnings
-from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +11,6 @@ from tinygrad_attn import AnomalyError, GraphError, ShapeError, Tensor, grad, nn
 from tinygrad_attn.nn import Module, Parameter
 from tinygrad_attn.optim import SGD, Adam, AdamW
 
-needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="no torch here")
 OPTIMISERS = {"SGD": (SGD, {}), "momentum": (SGD, {"momentum": 0.9, "weight_decay": 0.01}),
               "Nesterov": (SGD, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
               "Adam": (Adam, {}), "Adam with decay": (Adam, {"weight_decay": 0.1, "betas": (0.8, 0.95)}),
@@ -83,12 +80,8 @@ def test_twenty_steps_are_those_of_the_papers(name):
                                        **options), rtol=1e-13)
 
 
-@needs_torch
 @each_optimiser
-def test_twenty_steps_are_those_of_pytorch(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import torch
+def test_twenty_steps_are_those_of_pytorch(torch, name):
     kind, options = OPTIMISERS[name]
     w, gradients = np.random.default_rng(0).normal(size=(2, 3)), np.random.default_rng(1).normal(size=(20, 2, 3))
     theirs = torch.tensor(w, requires_grad=True)

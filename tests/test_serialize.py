@@ -11,9 +11,7 @@ import struct
 import sys
 import tempfile
 import tracemalloc
-import warnings
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +25,6 @@ from tinygrad_attn.serialize import load, save
 
 KINDS = (".npz", ".safetensors")
 each_kind = pytest.mark.parametrize("kind", KINDS)
-needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="no torch here")
 
 NAMES = ("", ".", "..", "../../x", "/etc/x", "a", "b", "a/b", "a/b'", "'", "''", "file", "allow_pickle", "x", "x.npy",
          "x.npy.npy", "tinygrad_attn", "tinygrad_attn.json", "array", "dict", "0", "größe", "日本", "😀", " ", "a\nb",
@@ -218,15 +215,6 @@ def test_a_dtype_that_numpy_has_not_is_named(tmp_path):
         load(tmp_path / "a.safetensors")
 
 
-@pytest.fixture(scope="module")
-def torch():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import torch
-        return torch
-
-
-@needs_torch
 def test_we_read_what_pytorch_writes(torch, tmp_path):
     from safetensors.torch import save_file
     state = {"w": torch.arange(6.0).reshape(2, 3), "half": torch.tensor([1.5], dtype=torch.float16),
@@ -238,7 +226,6 @@ def test_we_read_what_pytorch_writes(torch, tmp_path):
     assert_same(found, {name: (x.float() if x.dtype == torch.bfloat16 else x).numpy() for name, x in state.items()})
 
 
-@needs_torch
 def test_pytorch_reads_what_we_write(torch, tmp_path):
     from safetensors.torch import load_file
     model = nn.Linear(3, 2, rng=0)
@@ -614,7 +601,6 @@ def test_SE_01_a_pickle_in_a_zip_as_pytorch_has_it_is_refused_and_nothing_is_run
     assert not trace.exists()
 
 
-@needs_torch
 @each_kind
 @pytest.mark.parametrize("zipped", [True, False])
 def test_SE_01_a_file_of_torch_save_is_refused(torch, tmp_path, kind, zipped):
