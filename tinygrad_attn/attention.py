@@ -81,19 +81,24 @@ def _masked(scores: Any, mask: Any, past: np.ndarray | None) -> tuple[Any, Any]:
     """The scores, with a float mask added, and which of them take part, by a boolean one and by the causal one."""
     if mask is None:
         return scores, past
-    (mask,) = _arrays(mask)
-    if mask.dtype.kind not in "bf":
-        raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = "
-                        "may attend (mask == 1), or a float one, which is added to the scores")
-    lengths = zip(mask.shape[::-1], scores.shape[::-1])
-    if not 0 < mask.ndim <= scores.ndim or any(m not in (1, n) for m, n in lengths):
-        raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores (..., L, S), {scores.shape}. "
-                         "If it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, "
-                         "S); True = may attend, the opposite of a key_padding_mask in PyTorch")
+    mask = fitting(mask, scores.shape)
     if mask.dtype == bool:
         return scores, operand(mask) if past is None else operand(mask) & past
     with np.errstate(over="ignore"):        # too large a negative number for a short dtype is −∞, as intended
         return scores + mask.astype(scores.dtype), past
+
+
+def fitting(mask: Any, scores: tuple[int, ...]) -> Any:
+    """The mask, if it can be read in one way only and broadcasts to scores of that shape."""
+    (mask,) = _arrays(mask)
+    if mask.dtype.kind not in "bf":
+        raise TypeError(f"attention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, True = "
+                        "may attend (mask == 1), or a float one, which is added to the scores")
+    if not 0 < mask.ndim <= len(scores) or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1])):
+        raise ShapeError(f"attention: mask {mask.shape} does not broadcast to the scores, {scores}, (..., L, S). "
+                         "If it tells which keys of each sequence are padding, (B, S), make it padding_mask(lengths, "
+                         "S), or (S,) of one; True = may attend, the opposite of a key_padding_mask in PyTorch")
+    return mask
 
 
 def causal_mask(L: int, S: int | None = None, *, align: str | None = None) -> np.ndarray:

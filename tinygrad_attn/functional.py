@@ -40,8 +40,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     wide = ops.at_least_single(x)
     phi = (ops.erf(wide / math.sqrt(2)) if approximate == "none" else
            tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)))
-    out = 0.5 * wide * (1 + phi)
-    return out if wide is x else out.astype(x.dtype)
+    return ops.narrow(0.5 * wide * (1 + phi), x)
 
 
 def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -58,7 +57,7 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
                              "(There is no normalized_shape, as in PyTorch: it is the last axis)")
     wide = ops.at_least_single(x)
     out = (wide - wide.mean(axis=-1, keepdims=True)) / ops.sqrt(ops.var(wide, axis=-1, keepdims=True) + float(eps))
-    out = out if wide is x else out.astype(x.dtype)
+    out = ops.narrow(out, x)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
 
@@ -71,8 +70,7 @@ def norm(x: Any, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = 
     """
     wide = ops.at_least_single(x)
     squares = ops.sum(wide * wide, axis=axis, keepdims=keepdims)
-    out = ops.where(squares > 0, ops.sqrt(ops.where(squares > 0, squares, 1)), 0)
-    return out if wide is x else out.astype(x.dtype)
+    return ops.narrow(ops.where(squares > 0, ops.sqrt(ops.where(squares > 0, squares, 1)), 0), x)
 
 
 def rms_norm(x: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -87,8 +85,7 @@ def rms_norm(x: Any, weight: Any = None, eps: float | None = None) -> Any:
         raise ShapeError(f"rms_norm: weight has shape {np.shape(weight)}, x {x.shape}; it needs {x.shape[-1:]}")
     wide = ops.at_least_single(x)
     eps = float(np.finfo(x.dtype).eps if eps is None else eps)
-    out = wide / ops.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
-    out = out if wide is x else out.astype(x.dtype)
+    out = ops.narrow(wide / ops.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps), x)
     return out if weight is None else out * weight
 
 

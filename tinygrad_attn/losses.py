@@ -13,7 +13,7 @@ import numpy as np
 from . import ops
 from .engine import Value, operand
 from .errors import ShapeError
-from .ops import at_least_single, log, log_softmax, softplus, where
+from .ops import at_least_single, log, log_softmax, narrow, softplus, where
 
 
 def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index: int = -100,
@@ -60,7 +60,7 @@ def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index
         loss = losses.sum() / (float(of_class[kept].sum()) or 1.0 if reduction == "mean" else 1.0)
     else:
         raise _unknown("cross_entropy", reduction)
-    return _narrow(loss, logits)
+    return narrow(loss, logits)
 
 
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, pos_weight: Any = None,
@@ -125,8 +125,8 @@ def kl_div(log_q: Any, p: Any, *, log_target: bool = False, reduction: str = "ba
         log_p = log(where(there, p, 1))
     terms = p * where(there, log_p - where(there, log_q, 0), 0)
     if reduction == "batchmean":
-        return _narrow(terms.sum() / max(1, terms.size // max(1, terms.shape[-1])), given)
-    return _narrow(_reduced("kl_div", terms, reduction), given)
+        return narrow(terms.sum() / max(1, terms.size // max(1, terms.shape[-1])), given)
+    return narrow(_reduced("kl_div", terms, reduction), given)
 
 
 def _like(name: str, output: Any, targets: Any) -> Any:
@@ -136,11 +136,6 @@ def _like(name: str, output: Any, targets: Any) -> Any:
         raise ShapeError(f"{name}: output {output.shape}, target {np.shape(targets)}; they must have one shape, since "
                          "broadcasting would compare each with several")
     return targets.astype(output.dtype if output.dtype.kind == "f" else np.float64)
-
-
-def _narrow(loss: Any, like: Any) -> Any:
-    """Back in half precision, if the input was: single carries the sums."""
-    return loss.astype(np.float16) if like.dtype == np.float16 else loss
 
 
 def _reduced(name: str, losses: Any, reduction: str) -> Any:

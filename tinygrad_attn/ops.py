@@ -133,7 +133,7 @@ softplus.defvjp(lambda g, out, x: g * sigmoid(x))
 @primitive
 def erf(x):
     """2/√π ∫₀ˣ exp(−t²) dt"""
-    return _narrow(np.vectorize(math.erf, otypes=[np.float64])(x).astype(_wide(x).dtype), x)
+    return narrow(np.vectorize(math.erf, otypes=[np.float64])(x).astype(_wide(x).dtype), x)
 erf.defvjp(lambda g, out, x: g * (2 / math.sqrt(math.pi)) * exp(-x * x))
 
 @primitive
@@ -169,7 +169,7 @@ def _wide(x) -> np.ndarray:
     x = np.asarray(x)
     return x if x.dtype.char in "fd" else x.astype(np.result_type(x.dtype, np.float32))
 
-def _narrow(out, x):
+def narrow(out, x):
     """Back in half precision, if x was."""
     return out.astype(np.float16) if getattr(x, "dtype", None) == np.float16 else out
 
@@ -232,14 +232,14 @@ def _keep(g, x, axis):
 @primitive
 def sum(x, *, axis=None, keepdims=False):
     """Σ x"""
-    return _narrow(np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims), x)
+    return narrow(np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims), x)
 sum.defvjp(lambda g, out, x, *, axis=None, keepdims=False: np.broadcast_to(_keep(g, x, axis), x.shape))
 
 @primitive
 def mean(x, *, axis=None, keepdims=False):
     """Σ x / n"""
     total = np.add.reduce(at_least_single(x), axis=axis, keepdims=keepdims)
-    return _narrow(total / np.size(x) * total.size if total.size else total, x)
+    return narrow(total / np.size(x) * total.size if total.size else total, x)
 mean.defvjp(lambda g, out, x, *, axis=None, keepdims=False:
             np.broadcast_to(_keep(g, x, axis) * (1 / _count(x, out)), x.shape))
 
@@ -250,7 +250,7 @@ def _count(x, out) -> float:
 @primitive
 def var(x, *, axis=None, keepdims=False, ddof=0):
     """Σ (x − mean)² / (n − ddof)"""
-    return _narrow(np.var(_wide(x), axis=axis, keepdims=keepdims, ddof=ddof), x)
+    return narrow(np.var(_wide(x), axis=axis, keepdims=keepdims, ddof=ddof), x)
 
 def _var_dx(g, out, x, *, axis=None, keepdims=False, ddof=0):
     n = _count(x, out) - ddof
@@ -276,7 +276,7 @@ min.defvjp(_shared)
 @primitive
 def cumsum(x, *, axis):
     """outᵢ = x₀ + … + xᵢ along one axis, so that xᵢ has a part in outᵢ and all after it"""
-    return _narrow(np.cumsum(at_least_single(x), axis=axis), x)
+    return narrow(np.cumsum(at_least_single(x), axis=axis), x)
 cumsum.defvjp(lambda g, out, x, *, axis: _flip(cumsum(_flip(g, axis), axis=axis), axis))
 
 def _flip(x, axis):
@@ -299,7 +299,7 @@ def softmax(x, *, axis=-1, where=None):
     z = _wide(x) if where is None else _masked_out(where, _wide(x))
     e = np.exp(z - _top(z, axis))                           # exp(−∞) = 0
     total = np.add.reduce(e, axis=axis, keepdims=True)      # at least exp(0) = 1, or 0 where nothing takes part
-    return _narrow(e / np.maximum(total, 0.5), x)
+    return narrow(e / np.maximum(total, 0.5), x)
 softmax.defvjp(lambda g, out, x, *, axis=-1, where=None: out * (g - (g * out).sum(axis=axis, keepdims=True)))
 
 def _top(x, axis) -> np.ndarray:
@@ -325,7 +325,7 @@ def logsumexp(x, *, axis=-1, keepdims=False):
     top = np.minimum(_top(z, axis), np.finfo(z.dtype).max)      # +∞ − top is +∞, and not ∞ − ∞
     with np.errstate(divide="ignore"):      # log Σ = −∞ where nothing is left to sum
         out = top + np.log(np.exp(z - top).sum(axis=axis, keepdims=True))
-    return _narrow(out if keepdims else np.squeeze(out, axis), x)
+    return narrow(out if keepdims else np.squeeze(out, axis), x)
 logsumexp.defvjp(lambda g, out, x, *, axis=-1, keepdims=False: _keep(g, x, axis) * softmax(x, axis=axis))
 
 @primitive
@@ -337,7 +337,7 @@ def log_softmax(x, *, axis=-1):
     """
     z = _wide(x)
     z = z - _top(z, axis)                   # first, so that a large offset takes no digits
-    return _narrow(z - logsumexp(z, axis=axis, keepdims=True), x)
+    return narrow(z - logsumexp(z, axis=axis, keepdims=True), x)
 log_softmax.defvjp(lambda g, out, x, *, axis=-1: g - exp(out) * g.sum(axis=axis, keepdims=True))
 
 # ------------------------------------------------------------------------------------------- shape and place
@@ -426,7 +426,7 @@ def scatter(x, *, index, shape):
         np.add.at(out, index, wide)
     else:                                   # slices and masks name no place twice
         out[index] = wide
-    return _narrow(out, x)
+    return narrow(out, x)
 getitem.defvjp(lambda g, out, x, *, index: scatter(g, index=index, shape=x.shape))
 scatter.defvjp(lambda g, out, x, *, index, shape: getitem(g, index=index))
 

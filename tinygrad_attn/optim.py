@@ -9,7 +9,7 @@ stands in its docstring; step for step it is what PyTorch's of the same name doe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -185,17 +185,16 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> float:
     """
     if not isinstance(max_norm, (int, float, np.number)) or not max_norm >= 0:
         raise ValueError(f"clip_grad_norm: max_norm={max_norm!r}; it must be a number of 0 or more")
-    with_grads = _with_grads(parameters)
-    norm = math.hypot(*(_norm(np.asarray(p.grad)) for p in with_grads))
+    gradients = _gradients(parameters)
+    norm = math.hypot(*(_norm(g) for _, g in gradients))
     if not math.isfinite(norm):
-        bad = next((p for p in with_grads if not np.isfinite(np.asarray(p.grad)).all()), None)
+        bad = next((p for p, g in gradients if not np.isfinite(g).all()), None)
         which = "it is too large" if bad is None else f"one of shape {bad.shape} is not finite" + (
             f" ({bad.name})" if bad.name else "")
         raise AnomalyError(f"clip_grad_norm: the norm of the gradients is {norm}: {which}; `with detect_anomaly():` "
                            "finds the op that it came from")
     if norm > max_norm:
-        for p in with_grads:                # in single precision at least, in which a small factor has its digits
-            g = np.asarray(p.grad)
+        for p, g in gradients:              # in single precision at least, in which a small factor has its digits
             p.grad = (at_least_single(g) * float(max_norm / norm)).astype(g.dtype)
     return norm
 
@@ -216,10 +215,11 @@ def clip_grad_value(parameters: Iterable[Tensor], limit: float) -> None:
     array([ 0.5, -1. ])
     """
     _check("clip_grad_value", limit=limit)
-    for p in _with_grads(parameters):
-        p.grad = np.clip(p.grad, -float(limit), float(limit))
+    for p, g in _gradients(parameters):
+        p.grad = np.clip(g, -float(limit), float(limit))
 
 
-def _with_grads(parameters: Iterable[Tensor]) -> Sequence[Any]:
+def _gradients(parameters: Iterable[Tensor]) -> list[tuple[Tensor, np.ndarray]]:
+    """Each parameter that has a gradient, once, and the gradient."""
     given = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [p for p in dict.fromkeys(given) if p.grad is not None]
+    return [(p, np.asarray(p.grad)) for p in dict.fromkeys(given) if p.grad is not None]

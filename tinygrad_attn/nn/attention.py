@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
-from ..attention import attention, causal_mask
+from ..attention import attention, causal_mask, fitting
 from ..engine import operand
 from ..errors import GraphError, ShapeError
 from ..ops import concatenate, where
@@ -199,7 +199,12 @@ class MultiHeadAttention(Module):
     def _mask(self, query: Any, key: Any, mask: Any, causal: bool, cached: bool) -> tuple[Any, bool]:
         """One mask of the one that was given, the causal one and ALiBi; causal alone is left to attention to do."""
         L, S = query.shape[-2], key.shape[-2]
-        mask = None if mask is None else _fitting(array(mask), (*query.shape[:-1], S))
+        if mask is not None:
+            if np.ndim(mask) == 3 and query.ndim == 4:
+                raise ShapeError(f"MultiHeadAttention: mask {np.shape(mask)} could be one for each sequence or one for "
+                                 "each head: write mask[:, None] for (B, 1, L, S), mask[None] for (1, H, L, S)")
+            mask = fitting(mask, (*query.shape[:-1], S))
+            mask = operand(mask) if mask.dtype == bool else mask
         if isinstance(self.positions, ALiBi):
             bias = self.positions(self.num_heads, L, S)
             mask = bias if mask is None else where(mask, bias, -np.inf) if mask.dtype == bool else mask + bias
@@ -214,22 +219,6 @@ class MultiHeadAttention(Module):
             facts += [f"{name}={getattr(self, name)}"] if getattr(self, name) != usual else []
         facts += [f"dropout={self.dropout:g}"] if self.dropout else []
         return ", ".join(facts)
-
-
-def _fitting(mask: Any, scores: tuple[int, ...]) -> Any:
-    """The mask, if it can be read in one way only, and broadcasts to the scores."""
-    mask = operand(mask) if mask.dtype == bool else mask
-    if mask.dtype.kind not in "bf":
-        raise TypeError(f"MultiHeadAttention: a mask of dtype {mask.dtype} could be read two ways: give a boolean one, "
-                        "True = may attend (mask == 1), or a float one, which is added to the scores")
-    if mask.ndim == 3 and len(scores) == 4:
-        raise ShapeError(f"MultiHeadAttention: mask {mask.shape} could be one for each sequence or one for each head: "
-                         "write mask[:, None] for (B, 1, L, S), mask[None] for (1, H, L, S)")
-    if not 0 < mask.ndim <= len(scores) or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1])):
-        raise ShapeError(f"MultiHeadAttention: mask {mask.shape} does not broadcast to the scores, {scores}. "
-                         + ("One that tells which keys are padding is (S,)" if len(scores) == 3 else "If it tells "
-                            "which keys of each sequence are padding, (B, S), make it padding_mask(lengths, S)"))
-    return mask
 
 
 def _xavier(shape: tuple[int, int], dtype: Any, rng: Any) -> Parameter:
