@@ -11,7 +11,8 @@ import tinygrad_attn
 
 PACKAGE = Path(tinygrad_attn.__file__).parent
 FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "functional": 5,
-          "losses": 4.5, "optimizer": 4.4, "optim": 4.5, "serialize": 6.5,
+          "buffers": 0.5, "threads": 0.5, "kernels": 0.6, "blocked": 0.7, "fused": 3.5, "grouped": 4.5,
+          "losses": 4.5, "flat": 4.3, "optimizer": 4.4, "optim": 4.5, "serialize": 6.5,
           "nn.module": 6.0, "nn.layers": 6.1, "nn.positions": 6.2, "nn.attention": 6.3, "nn.transformer": 6.4,
           "nn.models": 6.5, "nn": 6.6,
           "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "pages": 0.5, "derivatives": 3.4,

@@ -29,21 +29,22 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .buffers import empty
 from .errors import GraphError, GraphFreedError, NotDifferentiableError, ShapeError, broadcast_fault, call_text
 
 
 class Mode(NamedTuple):
-    """What applies to the ops that run now: whether they are recorded, who, if anybody, is told of each, and what
-    applied before."""
+    """What applies to the ops that run now, and what applied before."""
 
     recording: bool = True
-    watcher: Any = None
+    watcher: Any = None                     # who is told of each op
+    textbook: bool = False                  # whether compositions are computed op by op
     outer: Mode | None = None
 
 
 # A ContextVar belongs to its thread or asyncio task: one thread's no_grad() does not switch off another's recording.
 _USUAL = Mode()
-_mode: ContextVar[Mode] = ContextVar("mode", default=_USUAL)
+mode: ContextVar[Mode] = ContextVar("mode", default=_USUAL)
 
 
 class ModeChange(ContextDecorator):
@@ -54,10 +55,10 @@ class ModeChange(ContextDecorator):
         self.change = change
 
     def __enter__(self) -> None:
-        _mode.set((outer := _mode.get())._replace(outer=outer, **self.change))
+        mode.set((outer := mode.get())._replace(outer=outer, **self.change))
 
     def __exit__(self, *exception: object) -> None:
-        _mode.set(_mode.get().outer or _USUAL)
+        mode.set(mode.get().outer or _USUAL)
 
     def __call__(self, function: Any) -> Any:
         if any(is_later(function) for is_later in (inspect.isgeneratorfunction, inspect.iscoroutinefunction,
@@ -95,7 +96,7 @@ class Value:
     A 0-d array is held as a NumPy scalar: NumPy's functions return those, and multiply them far faster.
     """
 
-    __slots__ = ("__weakref__", "_array", "_requires_grad", "grad", "name", "node")
+    __slots__ = ("__weakref__", "_array", "_requires_grad", "grad", "name", "node", "room")
 
     result_type: ClassVar[type[Value]]      # what primitives return, whatever subclass went in: Tensor
 
@@ -104,6 +105,7 @@ class Value:
     grad: np.ndarray | None
     name: str | None
     node: Node | None
+    room: np.ndarray | None                 # where an optimiser would like the next gradient to be
 
 
 next_tick = itertools.count().__next__
@@ -118,25 +120,28 @@ class Node:
     counting frees a graph at once, without the garbage collector. `scope` is for pictures alone.
     """
 
-    __slots__ = ("args", "inputs", "line", "op", "out", "params", "scope", "tick")
+    __slots__ = ("args", "inputs", "kept", "line", "op", "out", "params", "scope", "tick")
 
-    def __init__(self, op: Primitive, inputs: list[Value | None], args: list[Any], params: dict[str, Any]) -> None:
-        self.op, self.inputs = op, inputs
-        self.args, self.params = args, params
-        self.out: Any = None
-        self.line: str                      # of the user's program; set by a watcher, if there is one
-        self.tick, self.scope = next_tick(), current_scope.get()
+    op: Primitive
+    inputs: Sequence[Value | None]
+    args: Sequence[Any]
+    params: dict[str, Any]
+    tick: int
+    scope: Any
+    out: Any
+    kept: Any                               # what a fused op's forward pass has for its backward pass
+    line: str                               # of the user's program; set by a watcher, if there is one
 
 
 def result(data: Any, node: Node | None = None) -> Any:
     """What a primitive returns: a value around an array that nobody else writes to, and now nobody at all."""
     if type(data) is np.ndarray:
-        data.setflags(write=False)
+        data.setflags(False)  # type: ignore[call-arg]          # by position, it takes half the time of write=
         if not data.ndim:
             data = data[()]
     elif not isinstance(data, np.generic):
         return result(np.asarray(data), node)
-    value = object.__new__(Value.result_type)
+    value = _new(Value.result_type)
     value._array, value._requires_grad = data, node is not None
     value.grad, value.name, value.node = None, None, node
     if node:
@@ -144,6 +149,7 @@ def result(data: Any, node: Node | None = None) -> Any:
     return value
 
 
+_new = object.__new__
 _SCALARS = frozenset((float, int, bool, complex))       # weak in NumPy's promotion: float32 * 2.0 is float32
 
 
@@ -176,7 +182,9 @@ class Primitive:
         self.arity, self.variadic = code.co_argcount, bool(code.co_flags & inspect.CO_VARARGS)
         self.keywords = code.co_varnames[self.arity:self.arity + code.co_kwonlyargcount]
         self.vjps: Sequence[Callable[..., Any]] = (no_derivative,) * self.arity
-        self.joint: Callable[..., Any] | None = _none_has_any if self.variadic else None
+        self.joint: Callable[..., Any] | None = (
+            lambda wanted, *args, **params: dict.fromkeys(wanted)) if self.variadic else None
+        self.keeping: Callable[..., tuple[Any, Any]] | None = None
 
     def defvjp(self, *vjps: Callable[..., Any] | None, joint: Callable[..., Any] | None = None) -> None:
         """Register a vjp for each positional argument: `vjp(g, out, *args, **params)` is dL/d arg, given g =
@@ -191,29 +199,38 @@ class Primitive:
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         arrays: list[Any] = []
-        inputs: list[Value | None] = []
-        any_value = any_tracked = any_constant = False
+        any_value = any_tracked = any_constant = any_foreign = False
         try:
             for x in args:
                 if isinstance(x, Value):
                     any_value = True
                     arrays.append(x._array)
-                    inputs.append(x)
                     if x._requires_grad:
                         any_tracked = True
                 else:
+                    any_constant = True
+                    any_foreign = any_foreign or type(x) not in _SCALARS
                     arrays.append(operand(x))
-                    inputs.append(None)
-                    any_constant = any_constant or type(x) not in _SCALARS
-            if any_constant and any_value:      # its owner may write to it before the walk back: use our own copy
-                arrays = [a.copy() if x is None and isinstance(a, np.ndarray) else a for x, a in zip(inputs, arrays)]
-            if params:
-                params = {key: _constant(key, param, any_tracked) for key, param in params.items()}
-            out = self.forward(*arrays, **params)
+            if any_foreign and any_value:       # its owner may write to it before the walk back: use our own copy
+                arrays = [a if isinstance(x, Value) or not isinstance(a, np.ndarray) else a.copy()
+                          for x, a in zip(args, arrays)]
+            if not params:
+                out, kept = self.forward(*arrays), None
+            else:
+                for key, param in params.items():
+                    if isinstance(param, (Value, np.ndarray, list)):
+                        params[key] = _constant(key, param, any_tracked)
+                out = (self.keeping or self.forward)(*arrays, **params)
+                out, kept = out if self.keeping else (out, None)
         except (ValueError, TypeError) as error:
             raise self._explain(error, arrays, params) from error
-        recording, watcher, _ = _mode.get()
-        node = Node(self, inputs, arrays, params) if any_tracked and recording else None
+        recording, watcher, _, _ = mode.get()
+        node = None
+        if any_tracked and recording:           # without an __init__, as calling one takes as long as the rest
+            node = Node()
+            node.op, node.args, node.params = self, arrays, params
+            node.inputs = [x if isinstance(x, Value) else None for x in args] if any_constant else args
+            node.kept, node.tick, node.scope = kept, next_tick(), current_scope.get()
         if watcher:
             watcher.ran(self, arrays, params, out, node)
         return result(out, node) if any_value else out
@@ -239,17 +256,13 @@ def no_derivative(*args: Any, **params: Any) -> None:
     """The vjp of an argument that has none."""
 
 
-def _none_has_any(wanted: set[int], *args: Any, **params: Any) -> dict[int, None]:
-    return dict.fromkeys(wanted)
-
-
 def _constant(key: str, param: Any, keep: bool) -> Any:
     """A parameter as the op gets it: a Tensor's array, and, if a graph may keep it, a copy of one that is not ours."""
     if isinstance(param, Value):
         if param._requires_grad:
             raise TypeError(f"no gradient flows through {key}=; if a constant is meant, write .detach()")
         return param._array
-    return param.copy() if keep and isinstance(param, (np.ndarray, list)) else param
+    return param.copy() if keep else param
 
 
 def primitive(forward: Callable[..., Any]) -> Primitive:
@@ -279,9 +292,9 @@ def topological_order(*roots: Value) -> list[Node]:
     seen = set(pending)
     while pending:
         for x in pending.pop().inputs:
-            if x is not None and x.node and x.node not in seen:
-                seen.add(x.node)
-                pending.append(x.node)
+            if x is not None and (node := x.node) and node not in seen:
+                seen.add(node)
+                pending.append(node)
     return sorted(seen, key=operator.attrgetter("tick"), reverse=True)
 
 
@@ -311,32 +324,33 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
     useful = leading_to(targets, nodes) if targets else None                # None: everything is
     asked = {x.node for x in targets or ()}
     gradients: dict[Node | Value, Any] = {root.node or root: seed}
-    watcher = _mode.get().watcher
+    watcher = mode.get().watcher
     for node in nodes:
         if useful is not None and node not in useful:
             continue
-        if node.out is None:
+        op, out, params = node.op, node.out, node.params
+        if out is None:
             if useful is None:
                 raise freed(node)
             continue                        # it was asked for itself, and nothing behind it
         g = gradients.pop(node) if useful is None or node not in asked else gradients[node]
-        op, args, out, params = node.op, node.args, node.out, node.params
-        vjps, joint = op.vjps, op.joint
+        call, joint = (g, out, *node.args), op.joint
         if create_graph:
-            args, out = [_as_used(x, a, op) for x, a in zip(node.inputs, args)], result(out, node)
+            call = g, result(out, node), *(_as_used(x, a, op) for x, a in zip(node.inputs, node.args))
         if joint:
             wanted = {i for i, x in enumerate(node.inputs)
                       if x is not None and x._requires_grad and (useful is None or (x.node or x) in useful)}
-            shares = joint(wanted, g, out, *args, **params)
+            shares = joint(wanted, *call, **params, **({"kept": node.kept} if op.keeping else {}))
         for i, x in enumerate(node.inputs):
             if x is None or not x._requires_grad:
                 continue
             key = x.node or x
             if useful is not None and key not in useful:
                 continue
-            share = shares.get(i) if joint else vjps[i](g, out, *args, **params)
+            share = shares.get(i) if joint else op.vjps[i](*call, **params) if params else op.vjps[i](*call)
             array = node.args[i]
-            if getattr(share, "shape", None) != array.shape or share.dtype is not array.dtype:
+            if (kind := type(share)) is not type(array) or (kind is np.ndarray and (
+                    share.shape != array.shape or share.dtype is not array.dtype)):
                 share = unbroadcast(share, array, op, i)
             gradients[key] = gradients[key] + share if key in gradients else share
             if watcher:
@@ -347,8 +361,7 @@ def backpropagate(root: Value, seed: Any, nodes: list[Node], targets: Sequence[V
 def unbroadcast(g: Any, x: Any, op: Primitive, i: int) -> Any:
     """The gradient `g` in the shape and dtype of `x`, argument i of `op`, that owns it.
 
-    Broadcasting uses an element of x in several places, so its gradient is the sum of theirs. This is the one
-    place that knows: no vjp has to.
+    An element of x that broadcasting used in several places gets the sum of their gradients. No vjp has to know.
     """
     if g is None:
         raise NotDifferentiableError(f"{op.name}: argument {i} has no derivative (does the op lack its defvjp?); if a "
@@ -405,12 +418,19 @@ def backward(root: Value, gradient: Any = None, retain_graph: bool = False) -> N
     nodes = topological_order(root)
     found: dict[Any, Any] = backpropagate(root, operand(_seed(root, gradient, "backward")), nodes)
     with _handing_out:
-        # Each leaf gets an array of its own: no alias of another's, nor of one that somebody holds from before.
-        sums = {leaf: np.array(g if leaf.grad is None else leaf.grad + g) for leaf, g in found.items()}
-        for leaf, total in sums.items():
-            leaf.grad = total
+        sums = {leaf: np.array(leaf.grad + g) for leaf, g in found.items() if leaf.grad is not None}    # or none at all
+        for leaf in list(found):            # one after the other, so that a copy can use the memory of the g before
+            leaf.grad = sums[leaf] if leaf in sums else _copied(found.pop(leaf), getattr(leaf, "room", None))
+            leaf.room = None
     for node in () if retain_graph else nodes:
-        node.inputs, node.args, node.out = [], [], None         # the op stays, for an error to name
+        node.inputs, node.args, node.out, node.kept = (), (), None, None        # the op stays, for an error to name
+
+
+def _copied(g: Any, room: np.ndarray | None) -> np.ndarray:
+    """An array of the leaf's own: no alias of another's gradient, nor of one that somebody holds from before."""
+    room = empty(g.shape, g.dtype) if room is None or room.dtype != g.dtype else room
+    room[...] = g
+    return room
 
 
 def grad(y: Value, xs: Any, gradient: Any = None, *, create_graph: bool = False, allow_unused: bool = False) -> Any:

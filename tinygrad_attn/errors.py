@@ -37,7 +37,7 @@ class AnomalyError(FloatingPointError):
     """A value or a gradient became NaN or infinite, inside `detect_anomaly()`."""
 
 
-def call_text(op: str, arrays: list[Any], params: dict[str, Any]) -> str:
+def call_text(op: str, arrays: Any, params: dict[str, Any]) -> str:
     """The call, with shapes in place of arrays: `sum((2, 3), axis=5)`."""
     def show(x: Any) -> str:
         return x.__name__ if isinstance(x, type) else str(x.shape) if hasattr(x, "shape") else repr(x)

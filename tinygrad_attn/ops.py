@@ -64,8 +64,7 @@ def _power_dx(g, out, x, y):
         return g * y * x ** (y - 1) if y else g * 0
     undefined = (x == 0) & (y == 0)         # 0⁰ = 1 is flat in x, but xʸ⁻¹ is infinite
     return g * y * where(undefined, 1, x) ** where(undefined, 1, y - 1)
-power.defvjp(_power_dx,
-             lambda g, out, x, y: g * out * log(where((x == 0) & (y >= 0), 1, x)))      # 0ʸ is flat in y
+power.defvjp(_power_dx, lambda g, out, x, y: g * out * log(where((x == 0) & (y >= 0), 1, x)))      # 0ʸ is flat in y
 
 @primitive
 def matmul(x, y):
@@ -162,7 +161,7 @@ astype.defvjp(lambda g, out, x, *, dtype: g)
 
 def at_least_single(x):
     """x, but half precision as single: half stops counting at 2048 and overflows at 65504."""
-    return x.astype(np.float32) if getattr(x, "dtype", None) == np.float16 else x
+    return x.astype(np.float32) if hasattr(x, "dtype") and x.dtype.char == "e" else x
 
 def _wide(x) -> np.ndarray:
     """x as floats in single precision at least: integers have no −∞."""
@@ -171,7 +170,7 @@ def _wide(x) -> np.ndarray:
 
 def narrow(out, x):
     """Back in half precision, if x was."""
-    return out.astype(np.float16) if getattr(x, "dtype", None) == np.float16 else out
+    return out if at_least_single(x) is x else out.astype(np.float16)
 
 # ------------------------------------------------------------------------------------------------- selection
 @primitive
@@ -184,8 +183,7 @@ def where(condition, x, y):
     array([1., 0.])
     """
     return np.where(condition, x, y)
-where.defvjp(None,
-             lambda g, out, condition, x, y: np.where(condition, g, 0),
+where.defvjp(None, lambda g, out, condition, x, y: np.where(condition, g, 0),
              lambda g, out, condition, x, y: np.where(condition, 0, g))
 
 @primitive
