@@ -706,6 +706,8 @@ def test_the_vanishing_gradient_is_seen():
 
 def test_every_op_tells_its_formula_and_its_rule():
     from test_ops import PRIMITIVES
+    modules = ta.functional, ta.losses, ta.grouped, ta.nn.layers
+    fused = {x.op for module in modules for x in vars(module).values() if isinstance(x, ta.fused.Fused)}
     for op in PRIMITIVES:
         assert formulas.formula(op), op
         for i in range(max(op.arity, 1)):
@@ -719,7 +721,9 @@ def test_every_op_tells_its_formula_and_its_rule():
     assert not any(formulas.formula(op).endswith(".") or "`" in formulas.formula(op) for op in PRIMITIVES)
     in_words = {formulas.formula(op) for op in PRIMITIVES if op.__doc__ and re.search("[a-z]{4}", op.__doc__)}
     in_words = {f for f in in_words if re.search("[a-z]{4}", f)} - {"tanh x"}
-    assert in_words <= words.FORMULAS.keys() <= {formulas.formula(op) for op in PRIMITIVES}    # all in Portuguese too
+    assert len(fused) == 7
+    assert in_words | {formulas.formula(op) for op in fused} == words.FORMULAS.keys()           # all in Portuguese too
+    assert all(formulas.rule(op, i).startswith("dL/d") for op in fused for i in range(2))
 
 
 def test_ops_of_ones_own_tell_theirs():

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from . import ops
+from . import kernels, ops
 from .engine import Value, operand
 from .errors import ShapeError
+from .fused import fused
 from .ops import at_least_single, log, log_softmax, narrow, softplus, where
 
 
+@fused(kernels.cross_entropy)
 def cross_entropy(logits: Any, targets: Any, *, weight: Any = None, ignore_index: int = -100,
                   label_smoothing: float = 0.0, reduction: str = "mean") -> Any:
     """The mean of −log softmax(logits)[target]: logits (..., C), integer targets (...) -> ().

@@ -62,6 +62,7 @@ def _first_sentence(docstring: str | None) -> str:
 @lru_cache(maxsize=1024)
 def _code(function: Callable[..., Any]) -> str:
     """What a function returns: of a lambda its body, of others the docstring, or the lines of the body."""
+    function = inspect.unwrap(function)
     try:
         lines, _ = inspect.findsource(function)
         node = _functions("".join(lines)).get(function.__code__)

@@ -143,8 +143,10 @@ def trace(*tensors: Tensor, names: Any = None, grads: Any = False) -> Trace:
             id=target, kind="op", label=node.op.name, name=called.get(node), shape=node.out.shape,
             dtype=str(node.out.dtype), params=_params(node.op, node.params), box=box, formula=formula(node.op),
             value=node.out, grad=ledger.results.get(node)))
+        given = node.params.get("given")                    # the names of a fused op's inputs
         for i, (source, array) in enumerate(zip(sources, node.args)):
-            edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=parameter(node.op, i),
+            called_there = given[i] if given else parameter(node.op, i)
+            edges.append(Edge(source, target, i, np.shape(array), origin=source, parameter=called_there,
                               rule=rule(node.op, i), grad=ledger.shares.get((node, i))))
     outputs = tuple(vertex_of(t, t.data, None) for t in tensors)
     shown = tuple(replace(v, value=None, label="") if v.id in moved else v for v in vertices)
@@ -303,5 +305,5 @@ def _params(op: Primitive, params: dict[str, Any]) -> tuple[tuple[str, str], ...
     def index(v: Any) -> str:
         return f"[{', '.join(map(text, v)) if isinstance(v, tuple) else text(v)}]"
     usual = {key: text(v) for key, v in (op.forward.__kwdefaults__ or {}).items()}
-    shown = ((key, index(v) if key == "index" else text(v)) for key, v in params.items())
+    shown = ((key, index(v) if key == "index" else text(v)) for key, v in params.items() if key != "given")
     return tuple((key, said) for key, said in shown if usual.get(key) != said)

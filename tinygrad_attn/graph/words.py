@@ -157,6 +157,19 @@ FORMULAS = {
     "Zeros of shape with x added at index, once for each time that it names a place: getitem transposed":
         "Zeros de forma shape, com x somado em index, uma vez para cada vez que um lugar é indicado: getitem "
         "transposto",
+    "x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), the layout of PyTorch's weights":
+        "x Wᵀ + b: (..., in), (out, in), (out,) -> (..., out), a disposição dos pesos do PyTorch",
+    'x Φ(x), x times the probability that a standard normal is below it; "tanh" gives the paper\'s approximation':
+        'x Φ(x), x vezes a probabilidade de uma normal padrão ficar abaixo dele; "tanh" dá a aproximação do artigo',
+    "(x − mean) / √(var + eps) · weight + bias, over the last axis, with the variance over n":
+        "(x − média) / √(variância + eps) · weight + bias, no último eixo, com a variância dividida por n",
+    "The mean of −log softmax(logits)[target]: logits (..., C), integer targets (...) -> ()":
+        "A média de −log softmax(logits)[alvo]: logits (..., C), alvos inteiros (...) -> ()",
+    "weight[ids]: (n, E), integers (...) -> (..., E)": "weight[ids]: (n, E), inteiros (...) -> (..., E)",
+    "softmax(Q Kᵀ · scale) V, for groups of query heads that share keys and values, and without the weights":
+        "softmax(Q Kᵀ · scale) V, para grupos de cabeças de consulta que compartilham chaves e valores, sem os pesos",
+    "softmax(Q Kᵀ · scale) V for each head, where Q, K and V are side by side, and so are the outputs":
+        "softmax(Q Kᵀ · scale) V para cada cabeça, com Q, K e V lado a lado, assim como as saídas",
 }
 
 

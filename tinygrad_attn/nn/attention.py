@@ -14,6 +14,7 @@ from .. import functional as F
 from ..attention import attention, causal_mask, fitting
 from ..engine import operand
 from ..errors import GraphError, ShapeError
+from ..grouped import for_query_heads, grouped_attention, merged, packed_attention, split
 from ..ops import concatenate, where
 from ..scope import scope
 from .layers import Linear, array, filled, probability, size, uniform
@@ -69,7 +70,7 @@ class MultiHeadAttention(Module):
     (B, 1, 1, S) from `padding_mask`, or anything that broadcasts to (B, H, L, S). With a `cache`, self-attention
     appends the new keys to it, and cross-attention fills it once; `causal=True` then aligns the last query with the
     last key. `dropout` acts on the weights, in training; those returned are before it. `need_weights=False` returns
-    None for them.
+    None for them, and works in blocks, in which they are never all there.
 
     Names are PyTorch's: `in_proj_weight` has the rows of W_q, W_k, W_v; with other widths of keys or values there are
     `q_proj_weight`, `k_proj_weight`, `v_proj_weight`; `in_proj_bias`; `out_proj`. What does not fit is a ValueError.
@@ -126,17 +127,20 @@ class MultiHeadAttention(Module):
         self._check(query, key, value)
         self._check_use(query, mask, itself, causal, cache)
         start = len(cache) if cache is not None and itself else 0
+        if itself and not need_weights and cache is None and not isinstance(self.positions, Rotary) and hasattr(
+                self, "in_proj_weight"):
+            return self._packed(query, mask, causal, scale), None
         w_q, w_k, w_v = self._projections()
         with scope("project"):
-            query = self._split(F.linear(query, *w_q), self.num_heads)          # (B, L, E) -> (B, H, L, D)
+            query = split(F.linear(query, *w_q), self.num_heads)          # (B, L, E) -> (B, H, L, D)
             if cache is not None and not itself and len(cache):
                 if (*cache.keys.shape[:-3], len(cache)) != key.shape[:-1]:
                     raise ShapeError(f"MultiHeadAttention: the cache holds keys {cache.keys.shape} of another memory "
                                      f"than {key.shape}; begin a new one")
                 key, value = cache.keys, cache.values
             else:
-                key = self._split(F.linear(key, *w_k), self.num_kv_heads)       # (B, S, kdim) -> (B, G, S, D)
-                value = self._split(F.linear(value, *w_v), self.num_kv_heads)
+                key = split(F.linear(key, *w_k), self.num_kv_heads)       # (B, S, kdim) -> (B, G, S, D)
+                value = split(F.linear(value, *w_v), self.num_kv_heads)
                 if isinstance(self.positions, Rotary):
                     key = self.positions(key, start)
                 if cache is not None:
@@ -144,21 +148,20 @@ class MultiHeadAttention(Module):
             if isinstance(self.positions, Rotary):
                 query = self.positions(query, start)
         kept = key, value
-        mask, causal = self._mask(query, key, mask, causal, cache is not None and itself)
+        mask, causal = self._mask((*query.shape[:-1], key.shape[-2]), mask, causal, cache is not None and itself)
         dropout = self.dropout if self.training else 0.0
         if need_weights:
             if self.num_kv_heads < self.num_heads:                              # (B, G, S, D) -> (B, H, S, D)
-                key, value = (F.for_query_heads(x, query) for x in (key, value))
+                key, value = (for_query_heads(x, query) for x in (key, value))
             output, weights = attention(query, key, value, mask, causal=causal, scale=scale, dropout=dropout,
                                         rng=self.rng)
         else:
-            weights, output = None, F.scaled_dot_product_attention(
-                query, key, value, mask, dropout, causal, scale, self.num_kv_heads < self.num_heads, rng=self.rng)
+            weights, output = None, grouped_attention(query, key, value, mask, causal=causal, scale=scale, grouped=True,
+                                                      dropout=dropout, rng=self.rng)
         if cache is not None:               # when nothing can fail any more
             cache.keys, cache.values = kept
         with scope("merge"):
-            output = output.swapaxes(-3, -2)                                    # (B, L, H, D)
-            return self.out_proj(output.reshape((*output.shape[:-2], self.embed_dim))), weights
+            return self.out_proj(merged(output)), weights                       # (B, H, L, D) -> (B, L, E)
 
     def _check(self, query: Any, key: Any, value: Any) -> None:
         for name, x, width in (("query", query, self.embed_dim), ("key", key, self.kdim), ("value", value, self.vdim)):
@@ -192,23 +195,28 @@ class MultiHeadAttention(Module):
                    [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight])
         return [(w, None if self.in_proj_bias is None else self.in_proj_bias[part]) for w, part in zip(weights, rows)]
 
-    def _split(self, x: Any, heads: int) -> Any:
-        """(..., L, heads · D) -> (..., heads, L, D)"""
-        return x.reshape((*x.shape[:-1], heads, x.shape[-1] // heads)).swapaxes(-3, -2)
+    def _packed(self, x: Any, mask: Any, causal: bool, scale: float | None) -> Any:
+        """Self-attention without weights: all projections are one product, and stay together."""
+        with scope("project"):
+            qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)           # (B, L, E) -> (B, L, (H + 2 G) D)
+        mask, causal = self._mask((*x.shape[:-2], self.num_heads, x.shape[-2], x.shape[-2]), mask, causal, cached=False)
+        output = packed_attention(qkv, self.num_heads, self.num_kv_heads, mask, causal=causal, scale=scale,
+                                  dropout=self.dropout if self.training else 0.0, rng=self.rng)
+        return self.out_proj(output)
 
-    def _mask(self, query: Any, key: Any, mask: Any, causal: bool, cached: bool) -> tuple[Any, bool]:
-        """One mask of the one that was given, the causal one and ALiBi; causal alone is left to attention to do."""
-        L, S = query.shape[-2], key.shape[-2]
+    def _mask(self, scores: tuple[int, ...], mask: Any, causal: bool, cached: bool) -> tuple[Any, bool]:
+        """One mask of the one that was given and ALiBi; and of the causal one, unless attention itself can do that."""
+        L, S = scores[-2:]
         if mask is not None:
-            if np.ndim(mask) == 3 and query.ndim == 4:
+            if np.ndim(mask) == 3 and len(scores) == 4:
                 raise ShapeError(f"MultiHeadAttention: mask {np.shape(mask)} could be one for each sequence or one for "
                                  "each head: write mask[:, None] for (B, 1, L, S), mask[None] for (1, H, L, S)")
-            mask = fitting(mask, (*query.shape[:-1], S))
+            mask = fitting(mask, scores)
             mask = operand(mask) if mask.dtype == bool else mask
         if isinstance(self.positions, ALiBi):
             bias = self.positions(self.num_heads, L, S)
             mask = bias if mask is None else where(mask, bias, -np.inf) if mask.dtype == bool else mask + bias
-        if not causal or (mask is None and L == S):
+        if not causal or L == S:
             return mask, causal
         past = causal_mask(L, S, align="lower_right" if cached else None)
         return (past if mask is None else mask & past if mask.dtype == bool else where(past, mask, -np.inf)), False

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from .. import functional as F
+from .. import kernels
 from ..engine import Value, operand
 from ..errors import ShapeError
+from ..fused import fused
 from ..ops import where
 from .module import Module, Parameter
 
@@ -110,12 +112,18 @@ class Embedding(Module):
             raise TypeError(f"Embedding: ids are row numbers, integers, not {ids.dtype}")
         if ((ids < 0) | (ids >= n)).any():
             raise IndexError(f"Embedding: id {ids[(ids < 0) | (ids >= n)][0]} is not among the {n} rows 0 … {n - 1}")
-        rows = self.weight[ids]
+        rows = rows_at(self.weight, ids)
         return rows if self.padding_idx is None else where((ids == self.padding_idx)[..., None], rows.detach(), rows)
 
     def facts(self) -> str:
         return ", ".join(map(str, self.weight.shape)) + (
             "" if self.padding_idx is None else f", padding_idx={self.padding_idx}")
+
+
+@fused(kernels.embedding)
+def rows_at(weight: Any, ids: Any) -> Any:
+    """weight[ids]: (n, E), integers (...) -> (..., E)."""
+    return weight[ids]
 
 
 class LayerNorm(Module):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import functional as F
 from ..engine import no_grad, operand
 from ..errors import ShapeError
 from ..ops import softmax
@@ -69,7 +70,7 @@ class GPT(Module):
                              "sequence, or make a model for longer ones")
         x = self.tokens(ids)                                                            # (B, L, E)
         x = self.dropout(self.positions(x, start) if self.positions else x)
-        return self.blocks(x, causal=True, caches=caches) @ self.tokens.weight.mT       # (B, L, V)
+        return F.linear(self.blocks(x, causal=True, caches=caches), self.tokens.weight)  # (B, L, V)
 
     def generate(self, ids: Any, new: int, *, temperature: float = 1.0, rng: Any = None,
                  cache: bool = True) -> np.ndarray:
@@ -138,7 +139,7 @@ class EncoderDecoder(Module):
         """The logits at each place of the target, which sees the places before it, and the memory."""
         x = self._embed(_sequences("EncoderDecoder", target), len(caches[0][0]) if caches else 0)
         x = self.decoder(x, memory, memory_mask=memory_mask, caches=caches)
-        return x @ self.tokens.weight.mT
+        return F.linear(x, self.tokens.weight)
 
     def forward(self, source: Any, target: Any) -> Any:
         return self.decode(target, *self.encode(source))
