@@ -39,6 +39,8 @@ class SGD(Optimizer):
     array([3.])
     """
 
+    elementwise = True
+
     def __init__(self, parameters: Iterable[Any], lr: float | Schedule, *, momentum: float = 0.0,
                  nesterov: bool = False, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
@@ -69,6 +71,8 @@ class Adam(Optimizer):
     array([0.9, 0.9])
     """
 
+    elementwise = True
+
     def __init__(self, parameters: Iterable[Any], lr: float | Schedule = 1e-3, *,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0) -> None:
         super().__init__(parameters, lr, betas=betas, eps=eps, weight_decay=weight_decay)
@@ -82,7 +86,7 @@ class Adam(Optimizer):
         (beta1, beta2), t = betas, state["step"]
         state["m"] = m = beta1 * state.get("m", 0.0) + (1 - beta1) * g
         state["v"] = v = beta2 * state.get("v", 0.0) + (1 - beta2) * g * g
-        return w - lr * m / (1 - beta1 ** t) / (np.sqrt(v / (1 - beta2 ** t)) + eps)
+        return w - lr / (1 - beta1 ** t) * m / (np.sqrt(v / (1 - beta2 ** t)) + eps)
 
 
 class AdamW(Adam):
@@ -97,6 +101,8 @@ class AdamW(Adam):
     >>> round(w.item(), 9)                      # 0.99 − 0.1 · 0.5 / (0.5 + 1e-8)
     0.890000002
     """
+
+    elementwise = True
 
     def __init__(self, parameters: Iterable[Any], lr: float | Schedule = 1e-3, *,
                  betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01) -> None:

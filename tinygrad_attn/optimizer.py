@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .errors import GraphError, ShapeError
+from .flat import Flat
 from .ops import at_least_single
 from .tensor import Tensor
 
@@ -43,6 +44,7 @@ class Optimizer:
             raise TypeError(f"{self._name}: give Tensors, or a dict of params and options for each group, not both")
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[Tensor, dict[str, Any]] = {}
+        self._flats: dict[tuple[Any, ...], Flat] = {}
         for group in (given if all(grouped) else [{"params": given}]):
             self._add(dict(group))
 
@@ -98,21 +100,38 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                p.zero_grad()
+        for p in self._all():
+            p.zero_grad()
+        for flat in self._flats.values():
+            flat.make_room()
 
     def step(self) -> None:
         """Move each parameter that has a gradient. If something does not fit, none is moved."""
-        work = []
+        options = [self._checked({**group, "lr": self.lr(i)}) for i, group in enumerate(self.param_groups)]
+        together: dict[Any, dict[Tensor, Any]] = {}
+        elementwise = next(vars(cls).get("elementwise", False) for cls in type(self).__mro__
+                           if {"elementwise", "moved"} & vars(cls).keys())
         for i, group in enumerate(self.param_groups):
-            options = self._checked({**group, "lr": self.lr(i)})
-            work += [(p, self._gradient(p), options) for p in group["params"] if p.grad is not None]
-        for p, g, options in work:
-            state = self.state.setdefault(p, {"step": 0})
-            state["step"] += 1
-            p.data = self.moved(at_least_single(p.data), g, state, **options)
-        self.steps += bool(work)
+            for p in group["params"]:
+                if p.grad is not None:
+                    state = self.state.get(p, {})
+                    flat = elementwise and p.dtype.char in "fd" and all(
+                        x.dtype == p.dtype for x in state.values() if isinstance(x, np.ndarray))
+                    alike = i, p.dtype.char if flat else p, state.get("step", 0), frozenset(state), flat
+                    together.setdefault(alike, {})[p] = self._gradient(p)
+        flats = {}
+        for (i, *_, flat), gradients in together.items():
+            params, states = list(gradients), [self.state.setdefault(p, {"step": 0}) for p in gradients]
+            if flat:
+                key = params[0].dtype.char, *map(id, params)
+                flats[key] = self._flats.get(key) or Flat(params)
+                flats[key].move(self.moved, list(gradients.values()), states, self.keeps(options[i]), options[i])
+            else:
+                (p, g), (state,) = *gradients.items(), states
+                state["step"] += 1
+                p.data = self.moved(at_least_single(p.data), g, state, **options[i])
+        self._flats = flats
+        self.steps += bool(together)
 
     def _gradient(self, p: Tensor) -> Any:
         """That of a parameter, in its dtype, but in single precision at least."""
@@ -124,6 +143,9 @@ class Optimizer:
         return g.astype(np.result_type(p.dtype, np.float32), copy=False)
 
     moved: Callable[..., Any]               # moved(w, g, state, *, lr, …): the new w, given its gradient and own state
+    # Whether an element's move depends on that element alone, so that all can be moved as one array. A class with a
+    # formula of its own says so again.
+    elementwise = False
 
     def keeps(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the arrays that `moved` keeps in its state."""
