@@ -1,171 +1,105 @@
-"""`python -m benchmarks`: the cost of recorded ops, forward and backward, beside PyTorch's where it is installed.
+"""`python -m benchmarks`: this project beside other frameworks, NumPy by hand, and the floor.
 
-Machines are noisy, so only ratios inside one run mean anything: the rounds of all contestants are interleaved, each
-figure is a median over rounds, and the results are compared with each other before anything is timed.
+Forward and backward, each contestant in a process of its own, in turn, with results compared before any is timed. Times
+move from run to run; ratios within one run count. Exit code 1 if a contestant computes something else or fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import statistics
 import sys
-import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tinygrad_attn.files import write_whole
+from tinygrad_attn.progress import wiped
 
-from tinygrad_attn import Tensor, attention
-from tinygrad_attn.cli import W_K, W_Q, W_V, X
+from .measure import measure
+from .plot import as_bytes
+from .report import as_markdown, as_text, machine, verdicts
+from .rows import CONTESTANTS, ROWS, Row, installed
 
-CHAIN = 100                         # ops in a chain; enough for its start and end not to matter
-START = (1.001, 1.001, 0.25)        # by the number of axes: powers of this neither grow nor vanish
-Run = Callable[[], Any]
-
-
-# What one step of a chain does, y -> y, for an x that is used in each: the same expression for both frameworks.
-STEPS: dict[str, tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = {
-    "scalar": ((), lambda y, x: y * x),
-    "4 elements": ((4,), lambda y, x: y * x),
-    "times a number": ((4,), lambda y, x: y * 1.001),
-    "tanh": ((4,), lambda y, x: y.tanh()),
-    "relu": ((4,), lambda y, x: y.relu()),
-    "4 x 4 matmul": ((4, 4), lambda y, x: y @ x),
-    "softmax": ((4,), lambda y, x: y.softmax(-1)),
-}
+PEERS = ("torch", "autograd", "mygrad", "jax")
+PLOT = "out/benchmarks.svg"
 
 
-def chain(x: Any, step: Callable[[Any, Any], Any]) -> Any:
-    y = x
-    for _ in range(CHAIN):
-        y = step(y, x)
-    return y
+def chosen(wanted: str | None) -> list[Row]:
+    """The rows whose names have one of these words in them; those of a group only if they are asked for."""
+    if not wanted:
+        return [row for row in ROWS if not row.group]
+    return [row for row in ROWS if any(word.strip() in row.name for word in wanted.split(","))]
 
 
-def ours(shape: tuple[int, ...], step: Callable[[Any, Any], Any]) -> Run:
-    x = Tensor(np.full(shape, START[len(shape)]), requires_grad=True)
+def run(rows: Sequence[Row], peers: Sequence[str], threads: Sequence[int], rounds: int, quick: bool) -> dict[str, Any]:
+    """The whole report, ready for JSON."""
+    def progress(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"{wiped()}{text[:100]} …", end="", file=sys.stderr, flush=True)
 
-    def run() -> np.ndarray | None:
-        x.zero_grad()
-        chain(x, step).backward(np.ones(shape))
-        return x.grad
-    return run
-
-
-def pytorch(shape: tuple[int, ...], step: Callable[[Any, Any], Any]) -> Run:
-    import torch
-    x = torch.full(shape, START[len(shape)], dtype=torch.float64, requires_grad=True)
-
-    def run() -> Any:
-        x.grad = None
-        chain(x, step).backward(torch.ones(shape, dtype=torch.float64))
-        return x.grad
-    return run
-
-
-def by_hand(shape: tuple[int, ...]) -> Run:
-    """The same products and sums in NumPy, recorded in a list: what no framework on NumPy can beat."""
-    x = np.full(shape, START[len(shape)])[()]
-
-    def run() -> Any:
-        ys = [x]
-        for _ in range(CHAIN):
-            ys.append(ys[-1] * x)
-        g, total = np.ones(shape)[()], 0.0
-        for y in reversed(ys[:-1]):
-            total = total + g * y
-            g = g * x
-        return total + g
-    return run
-
-
-def example_b() -> dict[str, Run]:
-    """Self-attention of three words of width 4, from the projections to the gradients of the three matrices."""
-    weights = [Tensor(w, requires_grad=True) for w in (W_Q, W_K, W_V)]
-    x = Tensor(X)
-
-    def run() -> Any:
-        for w in weights:
-            w.zero_grad()
-        attention(*(x @ w for w in weights))[0].sum().backward()
-        return np.stack([w.grad for w in weights if w.grad is not None])
-    runs = {"tinygrad_attn": run}
-    if find_spec("torch"):
-        import torch
-        theirs = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in (W_Q, W_K, W_V)]
-        tx = torch.tensor(X, dtype=torch.float64)
-
-        def run_torch() -> Any:
-            for w in theirs:
-                w.grad = None
-            q, k, v = (tx @ w for w in theirs)
-            (torch.softmax(q @ k.mT / 2, -1) @ v).sum().backward()
-            return np.stack([w.grad.numpy() for w in theirs if w.grad is not None])
-        runs["pytorch"] = run_torch
-    return runs
-
-
-def contests() -> dict[str, tuple[int, dict[str, Run]]]:
-    """For each row: the number of ops that one run stands for, and the contestants."""
-    rows: dict[str, tuple[int, dict[str, Run]]] = {}
-    for name, (shape, step) in STEPS.items():
-        runs = {"tinygrad_attn": ours(shape, step)}
-        runs |= {"NumPy by hand": by_hand(shape)} if name in ("scalar", "4 elements") else {}
-        runs |= {"pytorch": pytorch(shape, step)} if find_spec("torch") else {}
-        rows[f"recorded op, {name}"] = (CHAIN, runs)
-    rows["example B"] = (1, example_b())
-    return rows
-
-
-def measure(runs: dict[str, Run], per_run: int, rounds: int) -> dict[str, list[float]]:
-    """Microseconds an op, of each contestant in each round."""
-    first, *others = [np.asarray(run(), dtype=float) for run in runs.values()]
-    for other in others:
-        np.testing.assert_allclose(other, first, rtol=1e-9)
-    timers = {name: timeit.Timer(run) for name, run in runs.items()}
-    numbers = {name: max(1, round(0.05 / min(timer.repeat(3, 1)))) for name, timer in timers.items()}
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, timer in timers.items():
-            times[name].append(timer.timeit(numbers[name]) / numbers[name] / per_run * 1e6)
-    return times
+    report: dict[str, Any] = {"machine": machine(peers), "quick": quick, "rows": []}
+    for row in rows:
+        for n in (n for n in row.threads if n in threads):
+            names = [name for name in row.contestants(n) if installed(name)
+                     and (CONTESTANTS[name].needs in ("numpy", *peers))]
+            report["rows"].append(measure(row, names, n, rounds, quick, progress))
+    print(wiped(), end="", file=sys.stderr)
+    report["targets"] = verdicts(report["rows"])
+    report["errors"] = [f"{row['row']}, {name}: {error}" for row in report["rows"]
+                        for name, error in row["errors"].items()]
+    return report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    assert __doc__
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split(": ", 1)[1],
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=",".join(PEERS), help="frameworks to compare with, of those installed "
+                        "(default: %(default)s)")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=15, help="readings of each, fewer where one takes long (default: "
+                        "%(default)s)")
+    parser.add_argument("--rows", help="only rows with one of these words in the name, as in 'GPT,import'; 'ops' and "
+                        "'lengths' are groups of further rows")
+    parser.add_argument("--json", metavar="FILE", help="write the whole report; - is the standard output, instead of "
+                        "the tables")
+    parser.add_argument("--plot", metavar="FILE", help="draw time and memory of attention against its length, svg, png "
+                        f"or pdf (default: {PLOT} if all rows are run)")
+    parser.add_argument("--markdown", action="store_true", help="print the table for README")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run? Its times mean nothing")
     args = parser.parse_args(argv)
-    if find_spec("torch"):
-        import torch
-        torch.set_num_threads(1)
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-               "python": platform.python_version(), "numpy": np.__version__}
-    report: dict[str, Any] = {"machine": machine, "rows": {}}
-    for row, (per_run, runs) in contests().items():
-        if sys.stderr.isatty():
-            print(f"\r\033[K{row} …", end="", file=sys.stderr, flush=True)
-        times = measure(runs, per_run, args.rounds)
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        quartiles = {name: statistics.quantiles(values, n=4)[::2] for name, values in times.items()}
-        report["rows"][row] = {"microseconds": medians, "quartiles": quartiles,
-                               "ratio": {name: medians["tinygrad_attn"] / m for name, m in medians.items()}}
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    if args.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    print(", ".join(f"{key} {value}" for key, value in report["machine"].items()))
-    print(f"{'forward and backward, float64, one thread':<48}{'µs':>8}  {'quartiles':<17}{'ours / it':>9}")
-    for row, found in report["rows"].items():
-        for name, value in found["microseconds"].items():
-            low, high = found["quartiles"][name]
-            print(f"  {row:<28} {name:<16}{value:9.2f}  {f'{low:.2f} to {high:.2f}':<17}{found['ratio'][name]:9.2f}")
-    return 0
+    peers = [peer for peer in args.peers.split(",") if peer]
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"--peers {', '.join(unknown)}: not among {', '.join(PEERS)}")
+    if not all(n.isdecimal() and int(n) for n in [*args.threads.split(","), str(args.rounds)]):
+        parser.error(f"--threads {args.threads} --rounds {args.rounds}: both are numbers from 1, threads with commas")
+    rows, picture = chosen(args.rows), Path(args.plot or PLOT)
+    if not rows:
+        parser.error(f"--rows {args.rows}: no row has that in its name; there are\n  "
+                     + "\n  ".join(row.name for row in ROWS))
+    if args.plot and not find_spec("matplotlib"):
+        parser.error("--plot needs matplotlib: pip install matplotlib")
+    drawn = bool(args.plot or (not args.rows and not args.quick and find_spec("matplotlib")))
+    if drawn:
+        rows += [row for row in chosen("lengths, 4096, 16384") if row not in rows]
+    try:
+        report = run(rows, peers, [int(n) for n in args.threads.split(",")], args.rounds, args.quick)
+    except KeyboardInterrupt:
+        print(wiped(), end="", file=sys.stderr)
+        return 130
+    text = json.dumps(report, indent=2)
+    if args.json and args.json != "-":
+        write_whole(Path(args.json), text.encode())
+    if drawn:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(picture, as_bytes(report, picture.suffix[1:] or "svg"))
+        print(f"drawn: {picture}", file=sys.stderr)
+    print(text if args.json == "-" else as_markdown(report) if args.markdown else as_text(report))
+    for error in report["errors"]:
+        print(f"error: {error}", file=sys.stderr)
+    return 1 if report["errors"] else 0
 
 
 if __name__ == "__main__":
