@@ -84,6 +84,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     drawn = bool(args.plot or (not args.rows and not args.quick and find_spec("matplotlib")))
     if drawn:
         rows += [row for row in chosen("lengths, 4096, 16384") if row not in rows]
+    for file in (*([Path(args.json)] if args.json and args.json != "-" else []), *([picture] if drawn else [])):
+        file.parent.mkdir(parents=True, exist_ok=True)      # now, and not when everything has been measured
     try:
         report = run(rows, peers, [int(n) for n in args.threads.split(",")], args.rounds, args.quick)
     except KeyboardInterrupt:
@@ -93,7 +95,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.json and args.json != "-":
         write_whole(Path(args.json), text.encode())
     if drawn:
-        picture.parent.mkdir(parents=True, exist_ok=True)
         write_whole(picture, as_bytes(report, picture.suffix[1:] or "svg"))
         print(f"drawn: {picture}", file=sys.stderr)
     print(text if args.json == "-" else as_markdown(report) if args.markdown else as_text(report))

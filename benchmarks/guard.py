@@ -40,6 +40,10 @@ def measured(name: str, versus: str) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     """Each row whose name has one of these words in it. When the machine is busy, another attempt may do."""
     words, slower = sys.argv[1:] if argv is None else argv, False
+    if unknown := [word for word in words if not any(word in name for name, _ in RATIOS)]:
+        print(f"no row has {', '.join(unknown)} in its name; there are\n  " + "\n  ".join(name for name, _ in RATIOS),
+              file=sys.stderr)
+        return 2
     for (name, versus), usual in RATIOS.items():
         if words and not any(word in name for word in words):
             continue

@@ -77,12 +77,11 @@ def imported(module: str, beyond: str, p: SimpleNamespace) -> Run:
     code = f"import {beyond}, time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
     folder = tempfile.TemporaryDirectory()
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONPYCACHEPREFIX"] = folder.name
 
-    def run() -> tuple[Any, ...]:
-        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=env)
+    def run() -> tuple[Any, ...]:           # the folder goes when this goes
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                              env={**env, "PYTHONPYCACHEPREFIX": folder.name})
         return float(done.stdout),
-    run.folder = folder                     # type: ignore[attr-defined]        # it goes when the run goes
     return run
 
 

@@ -126,7 +126,8 @@ def test_the_peak_is_seen_where_it_cannot_be_reset():
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals as in Unix")
 def test_ctrl_c_ends_all_processes_quietly():
     command = [sys.executable, "-m", "benchmarks", "--rows", "GPT", "--peers", "", "--rounds", "1000"]
-    parent = subprocess.Popen(command, cwd=measure.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(command, cwd=measure.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     children = f"/proc/{parent.pid}/task/{parent.pid}/children"
     if not os.path.exists(children):
         parent.kill()
@@ -146,3 +147,17 @@ def test_ours_has_not_become_slower_next_to_numpy(name):
     done = subprocess.run([sys.executable, "-m", "benchmarks.guard", name], cwd=measure.ROOT, text=True,
                           env=measure.environment(1), capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_row_that_the_guard_does_not_know_is_no_success(capsys):
+    assert guard.main(["GTP"]) == 2
+    assert "no row has GTP in its name" in capsys.readouterr().err
+
+
+def test_a_folder_for_the_report_is_made_before_anything_is_measured(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        main(["--quick", "--rows", "scalar", "--json", str(tmp_path / "file" / "report.json")])
+    arguments = ["--quick", "--rounds", "1", "--peers", "", "--rows", "scalar", "--json"]
+    assert main([*arguments, str(tmp_path / "new" / "report.json")]) == 0
+    assert (tmp_path / "new" / "report.json").exists()

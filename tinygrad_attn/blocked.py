@@ -64,6 +64,10 @@ class _Problem:
             out[..., :x.shape[-1]] *= scale
         return out.reshape(*x.shape[:2], -1, out.shape[-1])
 
+    def summed(self, like: np.ndarray, width: int) -> Any:
+        """Where the tiles' parts of a gradient add up, a row for each of `like`; a single tile's part is all of it."""
+        return None if self.one_tile else np.zeros((*like.shape[:-1], width), self.dtype)
+
     def sees_nothing(self, i: slice, j: slice) -> bool:
         return self.causal and j.start >= i.stop
 
@@ -197,8 +201,7 @@ def _backward(p: _Problem, g: np.ndarray, out: np.ndarray, kept: Any, dq: np.nda
         at = p.heads[n]
         keys, values = _copied(p.k[at], p.dtype, 1), _copied(p.v[at], p.dtype, 1)       # (b, g, S, D + 1)
         finite = p.one_tile or np.isfinite(np.vecdot(keys, keys)).all()
-        dkeys: Any = np.zeros((*keys.shape[:-1], p.D), p.dtype)
-        dvalues: Any = np.zeros((*keys.shape[:-1], p.Dv), p.dtype)
+        dkeys, dvalues = (p.summed(keys, width) for width in (p.D, p.Dv))
         # dL/d score = weight · (dL/d weight − D), where D = Σ weight · dL/d weight over the row, which is Σ g · out.
         minus_d = -np.vecdot(g[at], out[at])                                            # (b, g, R, L)
         for i in p.rows:
@@ -215,7 +218,7 @@ def _backward(p: _Problem, g: np.ndarray, out: np.ndarray, kept: Any, dq: np.nda
             queries = p.stacked(p.q[at], i, p.scale * LOG2_E, None if p.one_tile else in_product[at][..., i])
             top, log = (x[at][..., i].reshape(*gi.shape[:-1], 1) for x in (tops, logs))
             with_d, survivors = _copied(gi, p.dtype, column), p.survivors(at, i) if dropout else None
-            dqi: Any = np.zeros((*gi.shape[:-1], p.D), p.dtype)
+            dqi = p.summed(gi, p.D)
             for j in p.columns:
                 kj, vj = keys[..., j, :], values[..., j, :]
                 if p.sees_nothing(i, j):

@@ -47,6 +47,11 @@ def rows_of(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1, x.shape[-1])
 
 
+def blocks_of(rows: np.ndarray) -> Iterator[slice]:
+    """Rows of (rows, n) in blocks of elementwise work."""
+    return pieces(len(rows), max(1, BLOCK // rows.shape[-1]))
+
+
 def sum_of_rows(g: np.ndarray, out: np.ndarray) -> None:
     """As a product with ones, which is faster than `sum`."""
     np.matmul(np.ones(len(g), g.dtype), g, out=out)
@@ -115,7 +120,7 @@ def _layer_norm(x: Any, weight: Any, bias: Any, *, eps: float) -> tuple[np.ndarr
         np.multiply(y, 1 if weight is None else weight, out=out[i])
         if bias is not None:
             out[i] += bias
-    each(block, pieces(len(rows), max(1, BLOCK // n)), rows.size)
+    each(block, blocks_of(rows), rows.size)
     return out.reshape(x.shape), (normal, scale)
 
 
@@ -124,7 +129,7 @@ def _layer_norm_backward(wanted: Any, g: Any, kept: Any, x: Any, weight: Any, bi
     """dL/dx = (h − mean h − y mean(h ∘ y)) / √(var + eps), with h = g ∘ weight and y = (x − mean) / √(var + eps);
     dL/dweight = Σ g ∘ y, dL/dbias = Σ g"""
     (normal, scale), n, g = kept, x.shape[-1], rows_of(g)
-    dx, ones, blocks = empty(g.shape, x.dtype), np.ones(n, x.dtype), list(pieces(len(g), max(1, BLOCK // n)))
+    dx, ones, blocks = empty(g.shape, x.dtype), np.ones(n, x.dtype), list(blocks_of(g))
     dw, db = np.empty((2, len(blocks), n), x.dtype)         # of each block
 
     def block(k: int) -> None:
@@ -147,6 +152,10 @@ layer_norm = Kernel(("x", "weight", "bias"), _norm_fits, _layer_norm, _layer_nor
 
 # -------------------------------------------------------------------------------------------------------- gelu
 
+a = math.sqrt(2 / math.pi)                  # out = x (1 + tanh(a x + b x³)) / 2
+b = a * 0.044715
+
+
 def _gelu_fits(x: Any, *, approximate: str) -> bool:
     return x.size > 0 and approximate in ("none", "tanh")
 
@@ -155,7 +164,6 @@ def _gelu(x: Any, *, approximate: str) -> tuple[np.ndarray, Any]:
     """x ∘ p; what is kept is p, of which `backward` makes the derivative."""
     flat = x.reshape(-1)
     out, p = empty(flat.shape, x.dtype), empty(flat.shape, x.dtype)
-    a, b = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
 
     def block(i: slice) -> None:
         x, y = flat[i], p[i]
@@ -179,7 +187,6 @@ def _gelu_backward(wanted: Any, g: Any, p: Any, x: Any, *, approximate: str) -> 
     """dL/dx = g ∘ (p + x p′), where out = x p"""
     flat, g = x.reshape(-1), g.reshape(-1)
     dx = empty(flat.shape, x.dtype)
-    a, b = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
 
     def block(i: slice) -> None:
         x, y, d = flat[i], p[i], dx[i]
@@ -244,7 +251,7 @@ def _cross_entropy_fits(logits: Any, *, targets: Any, weight: Any, ignore_index:
 
 
 def _cross_entropy(logits: Any, *, targets: Any, ignore_index: int, reduction: str, **others: Any) -> tuple[Any, Any]:
-    """What is kept is softmax, with 0 for rows that do not count."""
+    """What is kept is softmax, where the targets are, which rows count, and what the sum was divided by."""
     rows, at = rows_of(logits), targets.reshape(-1)
     counts = at != ignore_index
     at = np.where(counts, at, 0)
@@ -258,7 +265,7 @@ def _cross_entropy(logits: Any, *, targets: Any, ignore_index: int, reduction: s
         total = np.add.reduce(y, axis=-1)
         np.subtract(np.log(total), right, out=losses[i])
         y *= np.reciprocal(total)[:, None]
-    each(block, pieces(len(rows), max(1, BLOCK // logits.shape[-1])), rows.size)
+    each(block, blocks_of(rows), rows.size)
     n = int(np.count_nonzero(counts)) if reduction == "mean" else 1
     return losses.sum(where=counts) / n, (p, at, counts, n)
 
@@ -272,7 +279,7 @@ def _cross_entropy_backward(wanted: Any, g: Any, kept: Any, logits: Any, **optio
     def block(i: slice) -> None:
         np.multiply(p[i], scale[i], out=dx[i])
         dx[i][np.arange(i.stop - i.start), at[i]] -= scale[i][:, 0]
-    each(block, pieces(len(p), max(1, BLOCK // p.shape[-1])), p.size)
+    each(block, blocks_of(p), p.size)
     return {"logits": dx.reshape(logits.shape)}
 
 
