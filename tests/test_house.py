@@ -23,6 +23,9 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
           "examples": 6.7, "training.loop": 6.7, "training.sequences": 6.8, "training.text": 6.8, "training": 6.9,
+          "learn.record": 6.5, "learn.terminal": 6.6, "learn.isolation": 6.6, "learn.imports": 6.6, "learn.values": 6.6,
+          "learn.exercise": 6.7, "learn.report": 6.75, "learn.grader": 6.8, "learn.quiz": 6.92, "learn.lessons": 6.9,
+          "learn": 6.95, "learn_command": 7.5,
           "progress": 0.5, "": 7, "draw_command": 7.5, "train_command": 7.5, "cli": 8, "__main__": 9}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 

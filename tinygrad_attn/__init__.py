@@ -23,14 +23,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AnomalyError", "GradcheckError", "GraphError", "GraphFreedError", "NotDifferentiableError", "ShapeError",
     "Tensor", "attention", "causal_mask", "concatenate", "detect_anomaly", "einsum", "enable_grad", "eps_curve",
-    "functional", "grad", "gradcheck", "graph", "hessian", "jacobian", "jvp", "log_softmax", "logsumexp", "maximum",
-    "minimum", "multi_head_attention", "nn", "no_grad", "optim", "padding_mask", "primitive", "saturation", "serialize",
-    "softmax", "stack", "vjp", "where",
+    "functional", "grad", "gradcheck", "graph", "hessian", "jacobian", "jvp", "learn", "log_softmax", "logsumexp",
+    "maximum", "minimum", "multi_head_attention", "nn", "no_grad", "optim", "padding_mask", "primitive", "saturation",
+    "serialize", "softmax", "stack", "vjp", "where",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Pictures and the laboratory are loaded when they are asked for: most programs do without them."""
-    if name in ("graph", "nn", "optim", "saturation", "serialize"):
+    if name in ("graph", "learn", "nn", "optim", "saturation", "serialize"):
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

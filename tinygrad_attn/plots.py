@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from .errors import ShapeError
 
 INK = "#5f6b7a"                             # axes and text: readable on white and on black
 SERIES = ("#d1495b", "#2a78c2", "#3a9d5d", "#c98a10", "#8a5cc2")     # so are these, and told apart by the colour-blind
@@ -14,6 +20,7 @@ def figure(rows: int, columns: int, *, size: tuple[float, float]) -> tuple[Any, 
     elsewhere write `.savefig("plot.png")`."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install matplotlib, the extra tinygrad_attn[plot]") from error
 
@@ -24,7 +31,7 @@ def figure(rows: int, columns: int, *, size: tuple[float, float]) -> tuple[Any, 
             self.savefig(picture := io.BytesIO(), format="png", dpi=110)
             return picture.getvalue()
 
-    made = Shown(figsize=size, layout="constrained")
+    made = Shown(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     axes = made.subplots(rows, columns)
     for ax in made.axes:
         ax.grid(True, color=INK, alpha=0.18, lw=0.6)
@@ -36,3 +43,59 @@ def figure(rows: int, columns: int, *, size: tuple[float, float]) -> tuple[Any, 
             spine.set_color(INK)
             spine.set_visible(side in ("left", "bottom"))
     return made, axes
+
+
+def heatmap(tables: Mapping[str, Any], *, rows: Sequence[str] = (), columns: Sequence[str] = (),
+            limits: tuple[float, float] = (0.0, 1.0)) -> Any:
+    """Tables (n, m) side by side, dark where a number is large: weights of attention, masks, positions. Limits (−a, a)
+    make white zero, blue positive and red negative. The keys are the titles; `rows` and `columns` name what is
+    compared. Small tables have their numbers written in."""
+    arrays = {title: np.asarray(table, float) for title, table in tables.items()}
+    for title, table in arrays.items():
+        if table.ndim != 2 or not table.size or len(rows or table) != len(table) or \
+                len(columns or table.T) != table.shape[1]:
+            raise ShapeError(f"heatmap: {title} has shape {table.shape}, with {len(rows)} names of rows and "
+                             f"{len(columns)} of columns: a table is (n, m), with n and m names, or none")
+    n, m = max(len(a) for a in arrays.values()), max(a.shape[1] for a in arrays.values())
+    cell = 0.62 if max(n, m) <= 8 else 4.6 / max(n, m)
+    labels = 0.09 * max((len(name) for name in rows), default=3) + 0.5
+    picture, axes = figure(1, len(arrays), size=(len(arrays) * (m * cell + labels) + 0.3, n * cell + 1.1))
+    low, high = limits
+    signed = low == -high
+    for ax, (title, table) in zip(np.atleast_1d(axes), arrays.items()):
+        ax.imshow(table, cmap="RdBu" if signed else "Blues", vmin=low, vmax=high, aspect="equal",
+                  interpolation="nearest")
+        ax.set_title(title)
+        ax.grid(False)
+        for axis, names, count in ((ax.xaxis, columns, table.shape[1]), (ax.yaxis, rows, table.shape[0])):
+            axis.set_ticks(range(0, count, 1 if names else -(-count // 7)))
+            if names:
+                axis.set_ticklabels(names)
+        if max(table.shape) <= 20:          # lines between the cells
+            for axis, count in ((ax.xaxis, table.shape[1]), (ax.yaxis, table.shape[0])):
+                axis.set_ticks(np.arange(0.5, count - 1), minor=True)
+            ax.tick_params(which="minor", length=0)
+            ax.grid(True, which="minor", color="white", lw=1)
+        if columns and max(map(len, columns)) > 3:
+            ax.tick_params(axis="x", labelrotation=90)
+        if max(table.shape) <= 8:
+            for (i, j), number in np.ndenumerate(table):
+                dark = abs(number) > 0.6 * high if signed else number > low + 0.6 * (high - low)
+                ax.text(j, i, f"{number:z.2f}", ha="center", va="center", fontsize=9,
+                        color="white" if dark else "#1d2733")
+    picture.draw_without_rendering()        # squares, and long names below: only the second drawing has room for both
+    return picture
+
+
+def curves(lines: Mapping[str, tuple[Any, Any]], *, xlabel: str, ylabel: str, log: str = "") -> Any:
+    """Named curves, each (x, y), in one plot. `log` names the axes that are logarithmic: "x", "y" or "xy"."""
+    picture, ax = figure(1, 1, size=(6.4, 3.8))
+    for colour, (name, (x, y)) in zip(itertools.cycle(SERIES), lines.items()):
+        ax.plot(x, y, color=colour, lw=1.8, marker="o" if len(x) <= 12 else "", ms=4, label=name)
+    ax.set_xlabel(xlabel, color=INK)
+    ax.set_ylabel(ylabel, color=INK)
+    for axis in log:
+        ax.set(**{f"{axis}scale": "log"})
+    if len(lines) > 1:
+        ax.legend(labelcolor=INK, frameon=False, fontsize=9)
+    return picture
