@@ -22,7 +22,8 @@
 # %%
 import numpy as np
 
-from tinygrad_attn import Tensor, attention, examples, graph, multi_head_attention
+from tinygrad_attn import Tensor, attention, examples, gradcheck, graph, multi_head_attention
+from tinygrad_attn.learn import exercises, quiz
 
 rng = np.random.default_rng(0)
 
@@ -69,11 +70,13 @@ drawn
 assert x.grad is None                                   # nobody's .grad was touched
 y.backward()
 print(f"x: {x.grad:.4f}   w: {w.grad:.4f}   b: {b.grad:.4f}")
+assert gradcheck(lambda x, w, b: (w * x + b).tanh() * x, (2.0, -1.5, 3.5))   # differences agree
 
 # %% [markdown]
 # Go back along the edges by hand. The last op is a product, tanh · x. Its rule for x is g · tanh = 0.462, and that is
-# one share. The other takes the long way, through tanh (g · (1 − tanh²)), the sum (g), and the product w · x (g · w).
-# A small change of x changes y along both ways at once, so the shares add up: that is where −1.90 comes from.
+# one share. The other takes the long way: from the last product (g · x), through tanh (g · (1 − tanh²)) and the sum
+# (g), and through the product w · x (g · w). In numbers, 1 · 2 · 0.7864 · 1 · (−1.5) = −2.359. A small change of x
+# changes y along both ways at once, so the shares add up: that is where −1.90 comes from.
 #
 # Every picture has a model behind it, plain data that you can ask. (In memory, each op keeps its inputs, and no value
 # knows its uses: a value is made before them.) Here are the shares that came to x:
@@ -84,6 +87,20 @@ shares = [float(edge.grad) for edge in drawn.trace.edges if edge.source == place
 print(" + ".join(f"{share:.4f}" for share in shares), "=", f"{sum(shares):.4f}")
 assert abs(sum(shares) - x.grad) < 1e-12
 assert abs(shares[1] - np.tanh(0.5)) < 1e-12            # the short way; edges are in the order of the ops
+assert abs(shares[0] - 2 * (1 - np.tanh(0.5) ** 2) * -1.5) < 1e-12
+assert round(1 - np.tanh(0.5) ** 2, 4) == 0.7864
+
+# %% [markdown]
+# Along all paths does not mean one path after another. Double a number twenty times: each sum doubles the number of
+# paths. Every path carries a share of 1, so the gradient is the number of paths; but the walk takes each edge once.
+
+# %%
+doubled = start = Tensor(1.0, requires_grad=True, name="start")
+for _ in range(20):
+    doubled = doubled + doubled
+trace = graph.draw(doubled, grads=True).trace
+print(f"{len(trace.edges)} edges, {int(trace.vertices[0].grad):,} paths")
+assert (len(trace.edges), trace.vertices[0].grad) == (40, 2 ** 20)
 
 # %% [markdown]
 # ## 3. Boxes
@@ -122,8 +139,8 @@ print(repr(graph.draw(looped)))
 graph.draw(looped, collapse=0, shapes=False)
 
 # %% [markdown]
-# `multi_head_attention` computes the same, all heads at once, by one more axis. That is why it is fast, and its graph
-# tells at a glance: 11 ops instead of 90. Folded, and unfolded:
+# `multi_head_attention` computes the same, all heads at once, by one more axis. NumPy is called less often for it, as
+# the graph tells at a glance: 11 ops instead of 90. Folded, and unfolded:
 
 # %%
 together = multi_head_attention(X, W_q, W_k, W_v, W_o, H)
@@ -152,19 +169,22 @@ both
 # scores. Other draws differ, and by a lot: now and then the two largest scores nearly tie, and then the gradient does
 # come through. So the picture shows what is typical, and not what is average; tutorial 05 has both.
 #
-# At the scores 0.12 has come on the left, and 0.000046 on the right. Then both are multiplied by the keys, a matrix of
-# norm 256, and grow. On the left the 1/32 that scaled the query also scales its gradient; on the right nothing does. So
-# at the query the difference is a factor of 80, and no longer of 2,600. What died, died at the softmax.
+# At the scores 0.12 has come on the left, and 0.000046 on the right. Then both are multiplied by the keys, and grow, by
+# a factor of about 33. On the left the 1/32 that scaled the query also scales its gradient; on the right nothing does.
+# So at the query the difference is a factor of 80, and no longer of 2,600. What died, died at the softmax.
 
 # %%
 norms = {}
-for v in both.trace.vertices:
-    if v.name == "query" or (v.label == "matmul" and v.shape == (1, 64)):
-        norms.setdefault(v.name or "scores", []).append(float(np.linalg.norm(v.grad)))
-for place, (scaled, unscaled) in norms.items():
+for v in reversed(both.trace.vertices):                 # the walk back
+    if v.name == "query" or v.label == "multiply" or (v.label == "matmul" and v.shape == (1, 64)):
+        place = v.name or {"matmul": "scores", "multiply": "multiply, behind the keys"}[v.label]
+        norms.setdefault(place, []).append(float(np.linalg.norm(v.grad)))
+for place, (unscaled, scaled) in norms.items():
     print(f"{place}: {scaled:.2g} and {unscaled:.2g}, a factor of {scaled / unscaled:.0f}")
-assert round(norms["scores"][0] / norms["scores"][1], -2) == 2600
-assert round(norms["query"][0] / norms["query"][1], -1) == 80
+assert round(norms["scores"][1] / norms["scores"][0], -2) == 2600
+assert round(norms["query"][1] / norms["query"][0], -1) == 80
+for at_scores, behind in zip(norms["scores"], norms["multiply, behind the keys"]):
+    assert 32 < behind / at_scores < 33.5
 
 # %% [markdown]
 # Nor do you have to look for the place: ask for the edge along which the gradient shrinks most.
@@ -227,41 +247,24 @@ film
 #
 # ## Exercises
 #
-# 1. Draw `h = 2 * x; y = h * h + h` for x = 3, with gradients. How many edges leave h, what does each carry, and in
-#    which order does the walk meet them? Say it before you draw it.
-# 2. `y = x * x` has one op. How many edges? Predict the share of each at x = 3.
-# 3. Draw `attention(q, q, q)[0]` with `grads=True`, for q = rng.normal(size=(4, 2)). Which three shares does q get?
-#    Which is the largest? Then try 10 q.
-# 4. Draw ten `tanh` in a row, `x.tanh().tanh()…`, with gradients, for x = 3. Where is most of it lost? Then for
-#    x = 0.1.
-# 5. Write `largest(drawn)`, which returns the name of the leaf with the largest gradient, from the trace of a graph
-#    that was drawn with gradients.
+# - **10-three-edges**: say what three edges carry, before you draw them. It is the chain rule, read off a picture.
+# - **10-lost**: find the op that passes on least in a row of ten. In a deep network, losses like these multiply.
+# - **10-shares**: give attention one input in three places. Which shares survive large scores?
+# - **10-largest**: ask the trace of a graph a question, as section 4 did.
+# - **10-paths**: count the paths that the chain rule sums over, in graphs where nobody could walk them all.
 #
-# <details><summary>Answers</summary>
-#
-# 1. Three: h goes twice into the product, and once into the sum. The sum is the last op, so it is met first and sends
-#    1; the product sends 6 twice. Together 13, and x gets 26.
-# 2. Two, as x is used twice; 3 along each.
-# 3. Those through the query, the key and the value. The last is nearly always the largest: its rule, weightsᵀ g, has no
-#    derivative of the softmax in its way. The other two have, and at 10 q, where the softmax saturates, they vanish.
-# 4. In the first: tanh 3 is 0.995, so 1 − tanh² is 0.0099. From 0.1 a tenth is lost, about a hundredth in each.
-# 5. `max((v for v in drawn.trace.vertices if v.kind == "leaf"), key=lambda v: np.linalg.norm(v.grad)).name`
-# </details>
-#
+# `check("10-three-edges", (…, …, …, …))` grades a prediction, `check("10-largest", largest)` a function.
+
+# %%
+exercises("10")
+
+# %% [markdown]
 # ## Quiz
-#
-# **Why do the edges of a graph, in this package's memory, point from outputs to inputs?**
-#
-# - a) Because gradients flow that way. *They do, but that is not the reason.*
-# - b) Because a value is made of values that exist already; to point forwards, these would have to be told later, and
-#   would keep alive all that was ever made of them. *Yes: so a graph is freed when its output is.*
-#
-# **x has two uses. When may the walk go on from x to what x was computed from?**
-#
-# - a) As soon as the first share has come. *Then the second would have to go the same way again; in a graph of many
-#   diamonds, that is exponential.*
-# - b) When both have come, and are added. *Yes. The newest op first does just that.*
-#
+
+# %%
+quiz("10")
+
+# %% [markdown]
 # ## Read on
 #
 # `tinygrad_attn/graph/trace.py` makes the data of a recorded graph, and `engine.py` has the walk that it listens to.
