@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__, draw_command, saturation, train_command
+from . import __version__, draw_command, learn_command, saturation, train_command
 from .attention import attention, multi_head_attention
 from .errors import GradcheckError
 from .examples import W_K, W_Q, W_V, X, self_attention_of_three_words
@@ -302,6 +302,7 @@ def parser() -> argparse.ArgumentParser:
     lab.set_defaults(job=laboratory)
     draw_command.add_parser(commands)
     train_command.add_parser(commands)
+    learn_command.add_parser(commands)
     return p
 
 
@@ -311,7 +312,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")            # a terminal without √ shows ? and goes on
     p = parser()
-    args = p.parse_args(argv)
+    args = p.parse_args(learn_command.expanded(sys.argv[1:] if argv is None else argv))
     if args.job is main_job:
         args.out = args.out or Path("out")
     if args.job is laboratory and args.out and not find_spec("matplotlib"):
