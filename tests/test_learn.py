@@ -111,7 +111,7 @@ def test_an_answer_may_come_from_a_pipe_and_the_report_as_json():
 def test_hints_come_one_by_one(capsys):
     n = len(exercise("03-softmax").hints)
     assert learn("hint", "03-softmax") == 0
-    assert "(One more: python3 -m tinygrad_attn learn hint 03-softmax 2)" in capsys.readouterr().out
+    assert "(Next: python3 -m tinygrad_attn learn hint 03-softmax 2)" in capsys.readouterr().out
     assert learn("hint", "03-softmax", str(n + 1)) == 2
     assert f"has {n} hints" in capsys.readouterr().err
 

@@ -179,7 +179,7 @@ def checking(args: argparse.Namespace) -> int:
 def hinting(args: argparse.Namespace) -> int:
     hint(args.exercise, args.number)
     if args.number < len(exercise(args.exercise).hints):
-        print(f"(One more: {command(f'hint {args.exercise} {args.number + 1}')})")
+        print(f"(Next: {command(f'hint {args.exercise} {args.number + 1}')})")
     return 0
 
 

@@ -309,10 +309,19 @@ def _hint(found: Exercise, one: Check, asked: dict[Check, Asked], told: set[str]
     if likely:
         hint = max(likely, key=lambda mistake: sum(alike(mistake, other) for other in found.checks)).hint
         return "" if hint in told else hint
+    return "" if _says_all(found, one, asked) or (told and isinstance(found, Write)) else one.hint
+
+
+def _says_all(found: Exercise, one: Check, asked: dict[Check, Asked]) -> bool:
+    """Whether what is shown needs no hint: an input was changed, nothing was returned, all inputs of all checks raised
+    the same error, or a prediction is of another sort than what is asked for."""
     outcomes = asked[one].outcomes
-    speaks = (outcomes[0].kind == "changed" or all(got.value is None and not got.kind for got in outcomes)
-              or (isinstance(found, Predict) and form(outcomes[0].value, asked[one].right[0].value)))
-    return "" if speaks or (told and isinstance(found, Write)) else one.hint
+    if isinstance(found, Predict):
+        return bool(form(outcomes[0].value, asked[one].right[0].value))
+    errors = {(got.kind, got.message) for case in asked.values() for got in case.outcomes}
+    return (any(got.kind == "changed" for got in outcomes)
+            or all(got.value is None and not got.kind for got in outcomes)
+            or (isinstance(found, Write) and bool(outcomes[0].kind) and len(errors) == 1))
 
 
 def outcome(one: Check, answer: Any, given: tuple[Any, ...]) -> Outcome:

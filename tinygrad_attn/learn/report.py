@@ -71,8 +71,12 @@ class Report:
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.id}: {self.title}"
+        mutants = [entry for entry in self.entries if entry.check.startswith(MUTANT)]
+        counted = bool(mutants) and self.entries[0].passed  # rejecting everything is no merit
         shown = 0
         for entry in self.entries:
+            if entry in mutants and entry.passed and not counted:
+                continue
             shown += bool(entry.given or entry.hint)
             yield from entry.lines(whole=shown <= SHOWN)
         if self.printed:
@@ -82,10 +86,9 @@ class Report:
         if self.fault:
             yield from textwrap.wrap(self.fault, WIDTH, initial_indent="  FAIL  ", subsequent_indent="        ",
                                      break_long_words=False, break_on_hyphens=False)
-        rejected = [entry.passed for entry in self.entries if entry.check.startswith(MUTANT)]
-        counted = rejected and self.entries[0].passed       # rejecting everything is no merit
+        killed = sum(entry.passed for entry in mutants)
         yield ("  Solved." if self.passed else
-               f"  Not yet: {sum(rejected)} of {len(rejected)} mutants rejected." if counted else "  Not yet.")
+               f"  Not yet: {killed} of {len(mutants)} mutants rejected." if counted else "  Not yet.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""

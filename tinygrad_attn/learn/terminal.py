@@ -11,8 +11,7 @@ SYMBOLS = {"cdot": "·", "times": "×", "sqrt": "√", "approx": "≈", "sigma":
            "int": "∫", "infty": "∞", "partial": "∂", "le": "≤", "ge": "≥", "ne": "≠", "to": "→", "qquad": "   ",
            "quad": "  ", "ldots": "…", "dots": "…", "cdots": "…", "top": "ᵀ", "theta": "θ", "omega": "ω", "phi": "φ",
            "pi": "π", "mu": "μ", "epsilon": "ε", "varepsilon": "ε", "lVert": "‖", "rVert": "‖", "|": "‖", "odot": "∘",
-           "circ": "∘", "in": "∈", "beta": "β", "alpha": "α", "gamma": "γ", "lambda": "λ", "Phi": "Φ",
-           "pm": "±",
+           "circ": "∘", "in": "∈", "beta": "β", "alpha": "α", "gamma": "γ", "lambda": "λ", "Phi": "Φ", "pm": "±",
            ",": " ", ";": " ", "!": "", ":": " ", "left": "", "right": "", "big": "", "Big": "", "bigl": "", "bigr": "",
            "Rightarrow": "⇒", "rightarrow": "→", "mapsto": "↦", "neq": "≠", "leq": "≤", "geq": "≥", "mid": "|",
            "sim": "~", "propto": "∝", "prime": "′", "tfrac": "", "displaystyle": ""}

@@ -156,3 +156,17 @@ def one_array_two_names(f, x):
 @exercise.mistake("Only the second of the two is divided. What has to be taken from what before there is a division?")
 def no_brackets(f, x):
     return np.array([f(x + 1e-5 * e) - f(x - 1e-5 * e) / 2e-5 for e in np.eye(len(x))])
+
+
+@exercise.mistake("You put x back by adding what you took away. Rounding may leave it elsewhere, in the last digit; "
+                  "and it is the caller's array. Is there another to write into?")
+def put_back(f, x):
+    found = []
+    for i in range(len(x)):
+        x[i] += 1e-5
+        above = f(x)
+        x[i] -= 2e-5
+        below = f(x)
+        x[i] += 1e-5
+        found.append((above - below) / 2e-5)
+    return np.array(found)

@@ -77,6 +77,7 @@ def definition(rng):
                 "nothing moves.")
 def large(rng):
     yield np.array([1000.0, 0.0])
+    yield np.array([1000.0, 999.0])
     yield np.array([-1000.0, -1000.0])
     yield np.array([0.0, 800.0, -800.0])
 

@@ -51,26 +51,32 @@ def one_query(rng):
 @exercise.check("sizes that differ", "L, S, D and Dv are all different here. Which two lengths must be equal in each "
                 "of the two products?")
 def sizes(rng):
-    for L, S, D, Dv in ((2, 3, 1, 2), (2, 2, 3, 4), (3, 5, 4, 2)):
+    for L, S, D, Dv in ((2, 3, 1, 4), (3, 2, 4, 1), (3, 5, 4, 2)):
         yield rng.normal(size=(L, D)), rng.normal(size=(S, D)), rng.normal(size=(S, Dv))
 
 
 @exercise.check("axes in front", "Each sequence of the batch by itself. Is there a `.T`, or an axis that you counted "
                 "from the front?")
 def batches(rng):
-    for batch in ((2,), (3,), (2, 3)):
+    yield rng.normal(size=(2, 1, 2)), rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3, 1))
+    for batch in ((3,), (2, 3)):
         yield rng.normal(size=(*batch, 2, 3)), rng.normal(size=(*batch, 4, 3)), rng.normal(size=(*batch, 4, 2))
 
 
-@exercise.check("one query for a whole batch of keys", "Axes in front are broadcast, as NumPy's `@` does by itself, if "
-                "they do not stand in its way.")
+@exercise.check("one query for a whole batch of keys, or the other way round", "Axes in front are broadcast, as "
+                "NumPy's `@` does by itself, if they do not stand in its way.")
 def broadcast(rng):
     yield rng.normal(size=(2, 3)), rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4, 2))
+    yield rng.normal(size=(2, 2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(4, 2))
+    yield rng.normal(size=(2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(2, 4, 2))
 
 
 @exercise.check("large scores", "Which exponential overflows? A softmax may subtract something from every row.")
 def large(rng):
     yield np.array([[1000.0]]), np.array([[1.0], [0.0]]), np.array([[1.0], [2.0]])
+    yield np.array([[1000.0], [1.0]]), np.array([[1.0], [0.0]]), np.array([[1.0], [2.0]])
+    yield np.array([[1000.0]]), np.array([[-1.0], [-2.0]]), np.array([[1.0], [2.0]])
+    yield np.array([[1000.0]]), np.array([[-1.0], [1.0]]), np.array([[1.0], [2.0]])
     yield 1e3 * rng.normal(size=(2, 3)), rng.normal(size=(4, 3)), rng.normal(size=(4, 2))
 
 
@@ -161,4 +167,39 @@ def no_softmax(query, key, value):
                   "do with how large a dot product is?")
 def by_the_queries(query, key, value):
     weights = soft(query @ key.swapaxes(-1, -2) / np.sqrt(len(query)))
+    return weights @ value, weights
+
+
+@exercise.mistake("One number is subtracted from the scores of all queries. In a row far below it every exponential is "
+                  "0, and 0 / 0 is no number.")
+def one_maximum(query, key, value):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max())
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return weights @ value, weights
+
+
+@exercise.mistake("The maxima or the sums of the softmax have lost an axis: with one query that does no harm. With "
+                  "two, how do their shapes line up with the scores?")
+def axis_lost(query, key, value):
+    e = np.exp(query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]))
+    weights = e / e.sum(axis=-1)
+    return weights @ value, weights
+
+
+@exercise.mistake("You subtract something from each row, and an exponential is still infinite. With scores of 1000 and "
+                  "−1000, how far above their mean is the largest?")
+def mean_subtracted(query, key, value):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.mean(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return weights @ value, weights
+
+
+@exercise.mistake("You limit the scores. Two that are beyond the limit are equal then, whatever they were: do their "
+                  "weights still depend on their difference?")
+def clipped(query, key, value):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(np.clip(scores, -700, 700))
+    weights = e / e.sum(axis=-1, keepdims=True)
     return weights @ value, weights

@@ -219,3 +219,19 @@ def one_mean(g, query, key, value, weights):
 def scale_the_wrong_way(g, query, key, value, weights):
     dvalue, dscores, root = back(g, query, key, value, weights)
     return dscores @ key * root, dscores.swapaxes(-1, -2) @ query * root, dvalue
+
+
+@exercise.mistake("The sums in the softmax's rule have lost an axis, so that they no longer stand beside their rows. "
+                  "(All three gradients are looked at together: dvalue need not be wrong.)")
+def axis_lost(g, query, key, value, weights):
+    dvalue, dweights = weights.swapaxes(-1, -2) @ g, g @ value.swapaxes(-1, -2)
+    dscores = weights * (dweights - (dweights * weights).sum(axis=-1)) / np.sqrt(query.shape[-1])
+    return dscores @ key, dscores.swapaxes(-1, -2) @ query, dvalue
+
+
+@exercise.mistake("Two things: p (1 − p) is only the diagonal of the softmax's Jacobian, and a step between the scores "
+                  "and the softmax has not been undone.")
+def the_diagonal_unscaled(g, query, key, value, weights):
+    dvalue = weights.swapaxes(-1, -2) @ g
+    dscores = g @ value.swapaxes(-1, -2) * weights * (1 - weights)
+    return dscores @ key, dscores.swapaxes(-1, -2) @ query, dvalue

@@ -59,6 +59,7 @@ def jacobian_norm(scores):
                 tolerance=1e-6)
 def few(rng):
     yield np.array([0.0, 0.0])
+    yield np.array([5.0])
     yield np.array([0.0, 0.0, 0.0])
     yield np.array([0.0, 1.0])
     yield rng.normal(size=5)
@@ -84,6 +85,9 @@ def large(rng):
     yield np.array([1000.0, 1000.0])
     yield np.array([-1000.0, -1000.0])
     yield np.array([19.0, 0.0])
+    yield np.array([1000.0, 999.0])
+    yield np.array([-1000.0, 1000.0])
+    yield np.array([[1000.0, 0.0], [0.0, 0.0]])
     yield np.stack([np.linspace(17, 20, 200), np.zeros(200)], axis=-1)      # where 1 − p is as small as its rounding
 
 
@@ -167,3 +171,12 @@ def difference_of_squares(scores):
 def of_two_weights(scores):
     p = soft(scores).max(axis=-1)
     return 2 * p * (1 - p)
+
+
+@exercise.mistake("One number is subtracted from all rows. In a row far below it every exponential is 0, and 0 / 0 is "
+                  "no number.")
+def one_maximum(scores):
+    e = np.exp(scores - scores.max())
+    p = e / e.sum(axis=-1, keepdims=True)
+    squares = (p ** 2).sum(axis=-1)
+    return np.sqrt(np.abs(squares - 2 * (p ** 3).sum(axis=-1) + squares ** 2))

@@ -6,7 +6,7 @@ Write `cross_attention(x, context, w_q, w_k, w_v)`, on arrays
 
 that returns two arrays, the output (..., L, Dv) and the weights (..., L, S). The queries are made from x, the keys and
 the values from context, and the output is softmax(Q Kᵀ / √D) V. The dots stand for any leading axes, such as one for
-the sentences of a batch, or none.
+the sentences of a batch, or none. Scores may be in the thousands.
 """
 
 import numpy as np
@@ -80,6 +80,9 @@ def rows(rng):
 @exercise.check("large scores", "exp(1000) overflows. Lesson 03 had a remedy that changes no weight.")
 def large(rng):
     yield np.array([[1000.0]]), np.array([[1.0], [2.0]]), np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))
+    yield np.array([[1000.0], [1.0]]), np.array([[1.0], [2.0]]), np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))
+    yield np.array([[1000.0]]), np.array([[-1.0], [-2.0]]), np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))
+    yield np.array([[1000.0]]), np.array([[1.0], [-1.0]]), np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))
 
 
 def inputs(rng, x, context, D, Dv):
@@ -177,3 +180,50 @@ def scaled_by_a_value(x, context, w_q, w_k, w_v):
                   "over the keys.")
 def over_everything(x, context, w_q, w_k, w_v):
     return attend(x @ w_q, context @ w_k, context @ w_v, axis=None)
+
+
+@exercise.mistake("`transpose(0, 2, 1)` asks for exactly three axes, and here are two, or four. Count the two that "
+                  "change places from the end.")
+def three_axes(x, context, w_q, w_k, w_v):
+    query, key = x @ w_q, context @ w_k
+    return attend(query, key.transpose(0, 2, 1).swapaxes(-1, -2), context @ w_v)
+
+
+@exercise.mistake("Axes 1 and 2 are the last two of a batch. Here there is no batch, or one of two axes: how do you "
+                  "count from the end?")
+def axes_one_and_two(x, context, w_q, w_k, w_v):
+    query, key, value = x @ w_q, context @ w_k, context @ w_v
+    scores = query @ np.swapaxes(key, 1, 2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return weights @ value, weights
+
+
+@exercise.mistake("The maxima have kept their axis, and the sums have lost it: with L = S they are laid along the "
+                  "columns, and no error tells.")
+def axis_of_the_sums_lost(x, context, w_q, w_k, w_v):
+    query, key, value = x @ w_q, context @ w_k, context @ w_v
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1)
+    return weights @ value, weights
+
+
+@exercise.mistake("One number is subtracted from all rows. In a row far below it every exponential is 0, and 0 / 0 is "
+                  "no number.")
+def one_maximum(x, context, w_q, w_k, w_v):
+    query, key, value = x @ w_q, context @ w_k, context @ w_v
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.max())
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return weights @ value, weights
+
+
+@exercise.mistake("You subtract something from each row, and an exponential is still infinite. With scores of 1000 and "
+                  "−1000, how far above their mean is the largest?")
+def mean_subtracted(x, context, w_q, w_k, w_v):
+    query, key, value = x @ w_q, context @ w_k, context @ w_v
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    e = np.exp(scores - scores.mean(axis=-1, keepdims=True))
+    weights = e / e.sum(axis=-1, keepdims=True)
+    return weights @ value, weights

@@ -164,7 +164,7 @@ def exact(f):
     assert not any(past_moves(f, t, slice(0, t), redrawn, np.array_equal) for t in range(1, 8))
 
 
-@exercise.mistake("You put NaN into the future. A right attention gives it the weight 0, and 0 · NaN is NaN: it comes "
-                  "through where no number would.")
+@exercise.mistake("A right attention and a right sum are rejected. Is there NaN in your future? 0 · NaN is NaN. Or do "
+                  "you compare by `==`? Another length, another order of adding: other last digits.")
 def poisoned(f):
     assert not any(past_moves(f, t, slice(0, t), lambda x: np.nan * x) for t in range(1, 8))

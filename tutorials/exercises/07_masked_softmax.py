@@ -51,6 +51,7 @@ def broadcast(rng):
     yield rng.normal(size=(2, 2, 2)).round(1), np.tri(2, dtype=bool)
     yield rng.normal(size=(2, 2, 3)).round(1), np.array([[[True, True, False]], [[True, False, False]]])
     yield rng.normal(size=(1, 3)).round(1), np.ones((1, 1), bool)
+    yield rng.normal(size=(2, 1, 2, 2)).round(1), np.array([[[[True, False]]], [[[True, True]]]])
 
 
 @exercise.check("large scores", "exp(1000) overflows. Which scores does the number that you subtract have to be the "
@@ -59,6 +60,8 @@ def large(rng):
     yield np.array([[1000.0, 999.0, 0.0]]), np.array([[True, True, False]])
     yield np.array([[1.0, 2.0, 1000.0]]), np.array([[True, True, False]])
     yield np.array([[0.0, 5000.0], [0.0, 0.0]]), np.array([[True, False], [True, True]])
+    yield np.array([[1000.0, 0.0], [1.0, 0.0]]), np.array([[True, True]])
+    yield np.array([[-1000.0, 1000.0]]), np.array([[True, True]])
 
 
 @exercise.check("a row with nothing left", "All weights of that row are 0, and the other rows go on as if nothing "
@@ -70,10 +73,11 @@ def empty(rng):
 
 
 @exercise.check("very low scores", "No constant is low enough for all scores: here some allowed ones are lower than "
-                                   "−10⁹.")
+                                   "−10⁹, and one is lower than −10³⁰⁰.")
 def low(rng):
     yield np.array([[-2e9, 0.0]]), np.array([[True, False]])
     yield np.array([[-3e9, -3e9, 7.0]]), np.array([[True, True, False]])
+    yield np.array([[-1e305, 0.0]]), np.array([[True, False]])
 
 
 @exercise.check("NaN where it is forbidden", "What stands at a forbidden key must not take part in anything: 0 · NaN "
@@ -82,6 +86,15 @@ def poisoned(rng):
     yield np.array([[1.0, np.nan]]), np.array([[True, False]])
     yield np.array([[1.0, np.inf, 2.0]]), np.array([[True, False, True]])
     yield np.array([[np.nan, np.nan], [1.0, np.nan]]), np.array([[False, False], [True, False]])
+
+
+@exercise.check("how many forbidden weights are not exactly 0", "Nearly 0 is not 0: what is forbidden would still be "
+                "mixed in. What is the exponential of the score that you give to a forbidden key?", tolerance=0,
+                call=lambda masked_softmax, scores, mask: np.count_nonzero(
+                    np.where(mask, 0, masked_softmax(scores, mask))))
+def exactly(rng):
+    yield np.array([[0.0, 0.0]]), np.array([[True, False]])
+    yield np.array([[0.0, 1000.0]]), np.array([[True, False]])
 
 
 def plain(scores, axis=-1):
@@ -178,3 +191,32 @@ def a_little_added(scores, mask):
     scores = np.where(mask, scores, -1e9)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True)) * mask
     return e / (e.sum(axis=-1, keepdims=True) + 1e-9)
+
+
+@exercise.mistake("One number is subtracted from all rows. In a row far below it every exponential is 0, although "
+                  "there are allowed keys in it.")
+def one_maximum(scores, mask):
+    allowed = np.where(mask, scores, -np.inf)
+    top = allowed.max()
+    e = np.exp(allowed - (top if np.isfinite(top) else 0))
+    total = e.sum(axis=-1, keepdims=True)
+    return e / np.where(total > 0, total, 1)
+
+
+@exercise.mistake("One number is subtracted from all rows. In a row far below it every exponential is 0, and so is "
+                  "their sum: 0 / 0.")
+def one_maximum_divided_by_nothing(scores, mask):
+    allowed = np.where(mask, scores, -np.inf)
+    e = np.exp(allowed - allowed.max())
+    return np.where(mask, e / e.sum(axis=-1, keepdims=True), 0)
+
+
+@exercise.mistake("Two things are no number here: −∞ − (−∞), in a row with nothing left, and NaN + (−∞), in any. What "
+                  "is forbidden must be replaced; is it, by a sum?")
+def added_infinity(scores, mask):
+    return plain(scores + np.where(mask, 0, -np.inf))
+
+
+@exercise.mistake("NaN + (−∞) is NaN. To add something to a forbidden score does not get rid of it: what would?")
+def added_infinity_and_guarded(scores, mask):
+    return masked_softmax(scores + np.where(mask, 0, -np.inf), np.ones_like(mask))

@@ -43,7 +43,7 @@ def one_sequence(rng):
 def batch(rng):
     yield np.arange(16.0).reshape(2, 2, 2, 2)
     yield rng.normal(size=(2, 3, 4, 2))
-    yield rng.normal(size=(2, 1, 2, 3, 2))
+    yield np.arange(16.0).reshape(2, 1, 2, 2, 2)
 
 
 @exercise.check("it undoes the split", "Cut by reshape and swapaxes, and merged again, x must be what it was.",
@@ -52,6 +52,7 @@ def batch(rng):
                 expected=lambda x, num_heads: x)
 def there_and_back(rng):
     yield np.arange(8.0).reshape(2, 4), 2
+    yield np.arange(16.0).reshape(2, 2, 4), 2
     yield rng.normal(size=(2, 3, 6)), 3
 
 
@@ -98,3 +99,17 @@ def first_two_axes(x):
 def counted_for_a_batch(x):
     *front, H, L, D = x.shape
     return x.swapaxes(1, 2).reshape(*front, L, H * D)
+
+
+@exercise.mistake("`*front` collects the axes in front in a list, and a shape has numbers in it, not a list. How are "
+                  "they put in one by one?")
+def a_list_in_the_shape(x):
+    *front, H, L, D = x.shape
+    return x.swapaxes(-3, -2).reshape(front, L, H * D)
+
+
+@exercise.mistake("The −1 makes exactly one axis in front, whether there was none, one, or two. The rows themselves "
+                  "are right.")
+def one_axis_in_front(x):
+    H, L, D = x.shape[-3:]
+    return x.swapaxes(-3, -2).reshape(-1, L, H * D)

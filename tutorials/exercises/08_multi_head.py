@@ -78,9 +78,12 @@ def other_widths(rng):
     yield drawn(rng, 3, 2, 3, 4)
 
 
-@exercise.check("large scores", "exp of a score in the thousands is no number. Tutorial 03 has the remedy.")
+@exercise.check("large scores", "exp of a score in the thousands is no number; and what is left of a row far below the "
+                "maximum that was subtracted? Tutorial 03 has the remedy.")
 def large(rng):
     yield np.array([[1.0], [2.0]]), *np.full((2, 1, 1, 1), 30.0), np.ones((1, 1, 1)), np.ones((1, 1))
+    yield (np.array([[1.0], [2.0]]), np.full((1, 1, 1), 30.0), np.full((1, 1, 1), -30.0), np.ones((1, 1, 1)),
+           np.ones((1, 1)))
     yield drawn(rng, 2, 4, 2, 2, size=60)
 
 

@@ -46,6 +46,11 @@ def sizes(x):
     return float(np.sum(np.abs(x)))
 
 
+def first_column(x):
+    """the squares of the first number of each row"""
+    return float(np.sum(x[..., 0] ** 2))
+
+
 SLOPES = {square: lambda x: 2.0 * x, sizes: np.sign,
           waves: lambda x: np.exp(0.5 * x) * (np.cos(x) + 0.5 * np.sin(x))}
 
@@ -80,6 +85,7 @@ def few(rng):
 def shapes(rng):
     for shape in ((1, 2), (2, 3), (2, 1, 3)):
         yield waves, rng.normal(size=shape)
+    yield first_column, np.array([[1.0, 2.0], [3.0, 4.0]])
 
 
 @exercise.check("slopes known on paper", "Differentiate by hand: x² has 2x. Yours is another number, so look at the "
@@ -184,3 +190,15 @@ def result_of_integers(f, x):
     gradient = np.zeros_like(x)
     gradient[...] = numeric_gradient(f, x)
     return gradient
+
+
+@exercise.mistake("The gradient has the right shape. But what does f get: an array of the shape of x, or one long row? "
+                  "A function that looks at columns would tell them apart.")
+def f_gets_a_row(f, x):
+    flat, found = np.array(x, dtype=float).ravel(), []
+    for i in range(flat.size):
+        step = np.zeros(flat.size)
+        step[i] = 1e-6
+        up, down = (flat + step, flat - step) if x.ndim else (flat[0] + step[0], flat[0] - step[0])
+        found.append((f(up) - f(down)) / 2e-6)
+    return np.reshape(found, x.shape)

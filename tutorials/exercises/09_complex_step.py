@@ -1,7 +1,7 @@
 """The complex step: a derivative without a subtraction
 
 Write `complex_gradient(f, x)`. f takes an array of the shape of x, real or complex, and returns a number. x is an array
-of real numbers, of any shape. The result has the shape of x, and its element at each place is
+of real numbers, of any shape. The result is real, has the shape of x, and its element at each place is
 
     Im f(x + ih e) / h        with e = 1 at that place, and 0 elsewhere
 
@@ -39,6 +39,11 @@ def squire_trapp(x):
 
 def product(x):
     return np.prod(x)
+
+
+def first_column(x):
+    """the exponentials of the first number of each row"""
+    return np.sum(np.exp(x[..., 0]))
 
 
 def first_weight(x):
@@ -84,6 +89,15 @@ def few(rng):
 def shapes(rng):
     for shape in ((1, 2), (2, 3), (2, 1, 2)):
         yield squire_trapp, rng.uniform(0, 1, size=shape)
+    yield first_column, np.array([[0.0, 1.0], [1.0, 0.0]])
+
+
+@exercise.check("are the elements real numbers?", "An imaginary part is a real number, and so is the gradient. Of "
+                "which dtype is the array that holds yours?",
+                call=lambda complex_gradient, f, x: "complex" if np.iscomplexobj(complex_gradient(f, x)) else "real")
+def real_numbers(rng):
+    yield exponential, np.array([0.0])
+    yield exponential, np.array([0.0, 1.0])
 
 
 @exercise.check("beside central differences", "A central difference, which is good to some eight digits, gives another "
@@ -150,3 +164,25 @@ def flat(f, x):
 def units(x):
     """For each element the array that is 1 there, and 0 elsewhere."""
     return np.eye(x.size).reshape(x.size, *x.shape)
+
+
+@exercise.mistake("The gradient has the right shape. But what does f get: an array of the shape of x, or one long row? "
+                  "A function that looks at columns would tell them apart.")
+def f_gets_a_row(f, x):
+    flat, found = np.array(x, dtype=complex).ravel(), []
+    for i in range(flat.size):
+        step = np.zeros(flat.size, dtype=complex)
+        step[i] = 1e-30j
+        found.append(np.imag(f(flat + step)) / 1e-30)
+    return np.reshape(found, x.shape)
+
+
+@exercise.mistake("The values are right, and each of them carries an imaginary part of 0 along. Which of your arrays "
+                  "has to be complex: that of the steps, that of the results, or both?")
+def kept_complex(f, x):
+    gradient = np.zeros(x.shape, dtype=complex)
+    for place in np.ndindex(x.shape):
+        step = np.zeros(x.shape, dtype=complex)
+        step[place] = 1e-30j
+        gradient[place] = f(x + step).imag / 1e-30
+    return gradient

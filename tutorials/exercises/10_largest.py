@@ -66,6 +66,9 @@ def arrays(rng):
     yield np.array([1.0, 1.0]), np.array([-3.0, 0.0]), np.array([0.0])
     yield np.array([1.0, 0.0]), np.array([3.0, 0.0]), np.zeros(9)
     yield np.array([5.0, -5.0]), np.array([1.0, 1.0]), np.zeros(2)
+    yield np.array([1.0, 0.0]), np.array([5.0, 0.0]), np.zeros(4)
+    yield np.array([1.0, 0.0]), np.array([3.5, 0.0]), np.zeros(4)
+    yield np.zeros((2, 2)), 3 * np.eye(2), np.zeros(4)
     yield np.full(4, 1.9), np.array([3.0, 0.0, 0.0, 0.0]), np.zeros(1)
 
 
@@ -124,3 +127,17 @@ def largest_share(drawn):
     names = {v.id: v.name for v in drawn.trace.vertices if v.kind == "leaf"}
     edges = [e for e in drawn.trace.edges if e.source in names]
     return names[max(edges, key=lambda e: np.linalg.norm(e.grad)).source]
+
+
+@exercise.mistake("You add up the sizes of all elements. By that, the vector (3, 4) would have the length 7. Which "
+                  "length does Pythagoras give it?")
+def sum_of_sizes(drawn):
+    leaves = [v for v in drawn.trace.vertices if v.kind == "leaf"]
+    return max(leaves, key=lambda v: np.sum(np.abs(v.grad))).name
+
+
+@exercise.mistake("`np.linalg.norm(a, 2)` of a matrix is not the root of the sum of the squares, but its largest "
+                  "singular value. Of which norm does the statement speak?")
+def spectral(drawn):
+    leaves = [v for v in drawn.trace.vertices if v.kind == "leaf"]
+    return max(leaves, key=lambda v: np.linalg.norm(np.atleast_1d(v.grad), 2)).name

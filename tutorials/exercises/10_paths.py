@@ -83,6 +83,14 @@ def middle(rng):
     yield doublings(5), 1, 3
 
 
+@exercise.check("a short way and a long one", "Two ways of different lengths lead to one value. Is it handed on before "
+                "the longer of them has arrived?")
+def short_and_long(rng):
+    yield {0: [1, 2], 1: [2], 2: [3], 3: []}, 0, 3
+    yield {0: [2, 1], 1: [2], 2: [3], 3: []}, 0, 3
+    yield {0: [1, 3], 1: [2], 2: [3], 3: [4], 4: []}, 0, 4
+
+
 @exercise.check("a dict in any order", "In which order do you take the values? The keys tell more than the order in "
                 "which the dict has them.")
 def shuffled(rng):
@@ -181,3 +189,29 @@ def calls_itself(graph, start, end):
             known[i] = 1 if i == end else sum(count(j) for j in graph[i])
         return known[i]
     return count(start)
+
+
+@exercise.mistake("Values are handed on in the order in which they are first reached, by a queue or a stack. A long "
+                  "way to a value may arrive after that: where does its share go?")
+def as_first_reached(graph, start, end):
+    found, queue = defaultdict(int, {start: 1}), [start]
+    for i in queue:
+        for j in graph[i]:
+            found[j] += found[i]
+            if j not in queue:
+                queue.append(j)
+    return found[end]
+
+
+@exercise.mistake("You follow one way to its end before the next. A value that is met on both is handed on with what "
+                  "the first one brought: what happens to the second's share?")
+def one_way_first(graph, start, end):
+    found, stack, seen = defaultdict(int, {start: 1}), [start], {start}
+    while stack:
+        i = stack.pop()
+        for j in graph[i]:
+            found[j] += found[i]
+            if j not in seen:
+                seen.add(j)
+                stack.append(j)
+    return found[end]

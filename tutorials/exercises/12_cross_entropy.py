@@ -49,18 +49,20 @@ def many(rng):
         yield rng.normal(size=shape), rng.integers(shape[-1], size=shape[:-1])
 
 
-@exercise.check("places along several axes",
+@exercise.check("places along several axes, or along none",
                 "The places may be a table, such as (B, L), or have more axes: all but the "
-                "last axis of the logits.")
+                "last axis of the logits. For a single place none is left.")
 def tables(rng):
     for shape in ((1, 2, 2), (2, 3, 4), (2, 1, 2, 3)):
         yield rng.normal(size=shape), rng.integers(shape[-1], size=shape[:-1])
+    yield np.array([0.0, 1.0, 2.0]), np.array(2)                # a single place, and no axis for it
 
 
 @exercise.check("large logits", "exp(1000) overflows, and exp(−1000) is 0. The loss is finite all the same.")
 def large(rng):
     yield np.array([[1000.0, 1000.0]]), np.array([1])
     yield np.array([[-1000.0, -1000.0]]), np.array([1])
+    yield np.array([[1000.0, 0.0]]), np.array([0])
 
 
 @exercise.check("a right answer thought impossible",

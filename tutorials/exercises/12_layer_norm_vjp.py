@@ -8,6 +8,8 @@ along the last axis, it gets g = dL/d out and returns dL/dx. Tutorial 12 derived
 for all rows at once, and without building any n × n matrix.
 """
 
+import tracemalloc
+
 import numpy as np
 
 from tinygrad_attn.learn import Write
@@ -65,7 +67,7 @@ def weighted(rng):
         yield rng.normal(size=shape), rng.normal(size=shape), rng.normal(size=shape[-1])
 
 
-@exercise.check("directions that do not matter",
+@exercise.check("directions that do not matter: the sums of rows",
                 "Adding a number to a whole row changes no y, so the gradient of each row "
                 "sums to 0. (These are the sums.)",
                 call=lambda f, g, x, weight: f(g, x, weight).sum(axis=-1).round(9) + 0, tolerance=1e-7)
@@ -76,6 +78,20 @@ def sums(rng):
 @exercise.check("a row without spread", "There y is 0, and s is √1e-5, not 0: the gradient is large, and finite.")
 def flat(rng):
     yield np.array([1.0, 0.0, 2.0]), np.array([3.0, 3.0, 3.0]), np.ones(3)
+
+
+def memory(layer_norm_vjp, g, x, weight):
+    """What is the largest that the function holds at one time, in arrays of the size of x?"""
+    tracemalloc.start()
+    layer_norm_vjp(g, x, weight)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return "no more than 50 arrays of n numbers" if most < 50 * x.nbytes else "as much as an (n, n) matrix"
+
+
+@exercise.check("memory, at 500 numbers", "A matrix of 500 by 500 was made on the way.", call=memory)
+def thrift(rng):
+    yield rng.normal(size=500), rng.normal(size=500), rng.normal(size=500)
 
 
 @exercise.mistake("That would be right if mean and s were constants. How do they move when one x moves?")
@@ -175,3 +191,26 @@ def no_eps(g, x, weight):
 def no_weight(g, x, weight):
     y, s, g = with_y(g, x, 1)
     return (g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True)) / s
+
+
+@exercise.mistake("Right, and an n × n matrix is made for each row. What does each of J's three terms do to a row of "
+                  "numbers, if there is no matrix?")
+def with_the_matrix(g, x, weight):
+    y, s, g = with_y(g, x, weight)
+    n = x.shape[-1]
+    J = (np.eye(n) - 1 / n - y[..., :, None] * y[..., None, :] / n) / s[..., None]
+    return (J @ g[..., None])[..., 0]
+
+
+@exercise.mistake("For one row it is right. But `np.outer` makes one long row of all rows. And J was not to be built: "
+                  "what does each of its terms do to a row?")
+def outer_of_all_rows(g, x, weight):
+    y, s, g = with_y(g, x, weight)
+    n = x.shape[-1]
+    return (np.eye(n) - 1 / n - np.outer(y, y) / n) / s @ g
+
+
+@exercise.mistake("You subtract 1/n itself. In J a matrix stands there, 1 1ᵀ / n, which has yet to meet g.")
+def one_over_n(g, x, weight):
+    y, s, g = with_y(g, x, weight)
+    return (g - 1 / x.shape[-1] - y * (g * y).mean(axis=-1, keepdims=True)) / s

@@ -64,6 +64,18 @@ def second(make, x):
     return grad(grad(make()(x).sum(), x, create_graph=True).sum(), x)
 
 
+def second_of_the_square(make, x):
+    x = Tensor(x, requires_grad=True)
+    out = make()(x)
+    return grad(grad((out * out).sum(), x, create_graph=True).sum(), x)
+
+
+def bend_by_differences(x, h=1e-4):
+    def f(x):
+        return (x / (1 + np.exp(-x))) ** 2
+    return (f(x + h) - 2 * f(x) + f(x - h)) / h ** 2
+
+
 def ops(make, x):
     return len(topological_order(make()(Tensor(x, requires_grad=True))))
 
@@ -102,6 +114,14 @@ def gradients(rng):
                 "was kept?", call=second)
 def seconds(rng):
     yield np.array([0.0])
+    yield rng.normal(size=3)
+
+
+@exercise.check("second derivatives of swish(x)²", "Behind the op there is a square, so that the g that comes back "
+                "depends on x as well. Does your rule know?", call=second_of_the_square, expected=bend_by_differences,
+                tolerance=1e-5)
+def squared(rng):
+    yield np.array([1.0])
     yield rng.normal(size=3)
 
 
@@ -211,4 +231,19 @@ def of_sigma_alone():
         return x * F.sigmoid(x)
 
     swish.defvjp(lambda g, out, x: g * F.sigmoid(x) * (1 - F.sigmoid(x)))
+    return swish
+
+
+@exercise.mistake("Right, as long as nothing comes after the op. Then g depends on x, too; but an array was made of it "
+                  "here. What does an array know of the graph?")
+def g_cut_out():
+    @primitive
+    def swish(x):
+        return x * F.sigmoid(x)
+
+    def rule(g, out, x):
+        s = F.sigmoid(x)
+        return (g.numpy() if isinstance(g, Tensor) else g) * (s + x * s * (1 - s))
+
+    swish.defvjp(rule)
     return swish

@@ -60,6 +60,24 @@ def mixed(make, x, y, matrix):
     return grad(at_x.sum(), y)
 
 
+def mixed_from_y(make, x, y, matrix):
+    x, y = Tensor(x, requires_grad=True), Tensor(y, requires_grad=True)
+    at_y = grad(make()(x, y, matrix=matrix), y, create_graph=True)
+    return grad(at_y.sum(), x)
+
+
+def of_the_square(make, x, y, matrix):
+    x, y = Tensor(x, requires_grad=True), Tensor(y, requires_grad=True)
+    out = make()(x, y, matrix=matrix)
+    at_x, at_y = grad(out * out, (x, y), create_graph=True)
+    return grad(at_x.sum(), x), grad(at_y.sum(), y)
+
+
+def of_the_square_on_paper(x, y, matrix):
+    at_x, at_y = matrix @ y, x @ matrix
+    return 2 * at_x.sum() * at_x, 2 * at_y.sum() * at_y
+
+
 def by_differences(x, y, matrix, g, h=1e-6):
     def f(x, y):
         return np.einsum("i,ij,j", x, matrix, y)
@@ -100,6 +118,20 @@ def weighted(rng):
 @exercise.check("second derivatives",
                 "The gradient of x depends on y. Is your rule made of things that know y?", call=mixed)
 def twice(rng):
+    yield np.array([1.0, 2.0]), np.array([1.0, -1.0]), SQUARE
+    yield rng.normal(size=2), rng.normal(size=3), rng.normal(size=(2, 3))
+
+
+@exercise.check("second derivatives, the other way round", "The gradient of y depends on x. Is your second rule made "
+                "of things that know x?", call=mixed_from_y)
+def twice_from_y(rng):
+    yield np.array([1.0, 2.0]), np.array([1.0, -1.0]), SQUARE
+    yield rng.normal(size=2), rng.normal(size=3), rng.normal(size=(2, 3))
+
+
+@exercise.check("second derivatives of out²", "Behind the op there is a square, so that what comes back, g = 2 out, "
+                "depends on x and y as well. Does your rule know?", call=of_the_square, expected=of_the_square_on_paper)
+def squared(rng):
     yield np.array([1.0, 2.0]), np.array([1.0, -1.0]), SQUARE
     yield rng.normal(size=2), rng.normal(size=3), rng.normal(size=(2, 3))
 
@@ -228,4 +260,42 @@ def second_transposed():
 
     bilinear.defvjp(lambda g, out, x, y, *, matrix: g * (matrix @ y),
                     lambda g, out, x, y, *, matrix: g * (matrix @ x))
+    return bilinear
+
+
+@exercise.mistake("Here g is a single number, and `@` multiplies vectors and matrices. Which sign is there for a "
+                  "number and a vector?")
+def g_in_a_product_of_matrices():
+    @primitive
+    def bilinear(x, y, *, matrix):
+        return x @ matrix @ y
+
+    bilinear.defvjp(lambda g, out, x, y, *, matrix: g @ matrix @ y, lambda g, out, x, y, *, matrix: g @ x @ matrix)
+    return bilinear
+
+
+@exercise.mistake("Your first rule can be differentiated again, and your second cannot. What has become of x on its "
+                  "way into it?")
+def x_cut_out():
+    @primitive
+    def bilinear(x, y, *, matrix):
+        return x @ matrix @ y
+
+    bilinear.defvjp(lambda g, out, x, y, *, matrix: g * (matrix @ y),
+                    lambda g, out, x, y, *, matrix: g * ((x.numpy() if isinstance(x, Tensor) else x) @ matrix))
+    return bilinear
+
+
+@exercise.mistake("x and y are still in the graph, and g is not: an array was made of it. If a square comes after the "
+                  "op, on what does g depend?")
+def g_cut_out():
+    @primitive
+    def bilinear(x, y, *, matrix):
+        return x @ matrix @ y
+
+    def plain(a):
+        return a.numpy() if isinstance(a, Tensor) else a
+
+    bilinear.defvjp(lambda g, out, x, y, *, matrix: plain(g) * (matrix @ y),
+                    lambda g, out, x, y, *, matrix: plain(g) * (x @ matrix))
     return bilinear

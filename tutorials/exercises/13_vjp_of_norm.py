@@ -61,6 +61,7 @@ def differences(rng):
                 "Only the direction of a row counts: (3, 4) and (3e-6, 4e-6) have the same gradient.")
 def short(rng):
     yield np.array([1.0, 1.0]), np.array([[3e-6, 4e-6], [3e6, 4e6]])
+    yield np.array(1.0), np.array([3e-100, 4e-100])
 
 
 @exercise.check("the zero vector", "0 / 0 is no number. The convention is 0 there, and other rows are as before.")
@@ -126,3 +127,11 @@ def root_alone(g, x):
 def length_of_everything(g, x):
     length = np.sqrt((x * x).sum())
     return g[..., None] * x / (length if length > 0 else 1)
+
+
+@exercise.mistake("Short rows count as the zero vector here, and get 0. Does the direction of a row fade when the row "
+                  "gets shorter? Which rows have none at all?")
+def short_is_zero(g, x):
+    length = np.sqrt((x * x).sum(axis=-1, keepdims=True))
+    none = np.isclose(length, 0)
+    return np.where(none, 0, g[..., None] * x / np.where(none, 1, length))
