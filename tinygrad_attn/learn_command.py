@@ -108,8 +108,8 @@ def listed(args: argparse.Namespace) -> int:
 
 
 def listed_exercises(args: argparse.Namespace) -> int:
-    found = [one for lesson in ([args.lesson] if args.lesson else [one.number for one in lessons()])
-             for one in exercises(lesson).found]
+    chosen = [lesson(args.lesson)] if args.lesson else lessons()
+    found = [one for each in chosen for one in exercises(each.number).found]
     solved = record.progress()["solved"]
     if args.json:
         return _printed({"exercises": [{"id": one.id, "title": one.title, "kind": one.kind, "solved":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import inspect
 import io
 import linecache
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .exercise import Catch, Check, Exercise, Predict, Write, exercise
+from .exercise import Catch, Check, Exercise, Mistake, Predict, Write, exercise
 from .imports import Forbidden, allowed, check_names, guarded_imports, refusal
 from .isolation import Say, Stopped, apart, as_before
 from .record import note
@@ -272,6 +273,13 @@ def _entries(found: Exercise, answer: Any, asked: dict[Check, Asked], say: Say) 
         say(("entry", Entry(one.name, not failing[one], len(case.inputs), len(failing[one]),
                             hint=one.hint if failing[one] else "")))
     say(("at", _HINTS))
+
+    @functools.cache
+    def alike(mistake: Mistake, one: Check) -> bool:
+        """Whether a known mistake does on all inputs of a check what the answer does."""
+        mine = [outcome(one, mistake.answer, given) for given in asked[one].inputs]
+        return all(a.message == b.message and a.agrees(b, one.tolerance) for a, b in zip(mine, asked[one].outcomes))
+
     told: set[str] = set()
     for one, case in asked.items():
         if failing[one]:
@@ -281,7 +289,7 @@ def _entries(found: Exercise, answer: Any, asked: dict[Check, Asked], say: Say) 
             if not got.error or got.error not in told:      # what fails everywhere in one way is told once
                 entry = Entry(one.name, False, len(case.inputs), len(failing[one]),
                               _given(found, one, case.inputs[smallest]), *_told_apart(found, got, true),
-                              _hint(found, one, asked, told))
+                              _hint(found, one, asked, alike, told))
             told |= {entry.hint, got.error} - {""}
             say(("entry", entry))
 
@@ -296,14 +304,11 @@ def _told_apart(found: Exercise, got: Outcome, true: Outcome) -> tuple[str, str]
     return got.error or beside(got.value, true.value), wanted
 
 
-def _hint(found: Exercise, one: Check, asked: dict[Check, Asked], told: set[str]) -> str:
+def _hint(found: Exercise, one: Check, asked: dict[Check, Asked], alike: Callable[[Mistake, Check], bool],
+          told: set[str]) -> str:
     """The hint of the known mistake that does here all that the answer does, and elsewhere most of it. A mistaken
     check must be one to the last verdict: those that let one mutant pass have little else in common. If no mistake is
     known, the hint is the check's own, unless something has been said already, or says itself."""
-    def alike(mistake: Any, other: Check) -> bool:
-        mine = [outcome(other, mistake.answer, given) for given in asked[other].inputs]
-        return all(a.message == b.message and a.agrees(b, other.tolerance)
-                   for a, b in zip(mine, asked[other].outcomes))
     telling = found.checks if isinstance(found, Catch) else [one]
     likely = [mistake for mistake in found.mistakes if all(alike(mistake, other) for other in telling)]
     if likely:

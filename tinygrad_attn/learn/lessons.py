@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import io
 import json
 import os
@@ -79,10 +80,11 @@ def cells(source: str) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-def lessons() -> list[Lesson]:
+@functools.cache
+def lessons() -> tuple[Lesson, ...]:
     """All tutorials, in order."""
-    return [Lesson(path.name[:2], path, cells(path.read_text(encoding="utf-8")))
-            for path in sorted(tutorials().glob("[0-9][0-9]_*.py"))]
+    return tuple(Lesson(path.name[:2], path, cells(path.read_text(encoding="utf-8")))
+                 for path in sorted(tutorials().glob("[0-9][0-9]_*.py")))
 
 
 def lesson(number: str | int) -> Lesson:

@@ -8,13 +8,13 @@ import re
 import textwrap
 
 SYMBOLS = {"cdot": "·", "times": "×", "sqrt": "√", "approx": "≈", "sigma": "σ", "Delta": "Δ", "delta": "δ", "sum": "Σ",
-           "int": "∫", "infty": "∞", "partial": "∂", "le": "≤", "ge": "≥", "ne": "≠", "to": "→", "qquad": "   ",
+           "int": "∫", "infty": "∞", "le": "≤", "ge": "≥", "ne": "≠", "to": "→", "qquad": "   ",
            "quad": "  ", "ldots": "…", "dots": "…", "cdots": "…", "top": "ᵀ", "theta": "θ", "omega": "ω", "phi": "φ",
            "pi": "π", "mu": "μ", "epsilon": "ε", "varepsilon": "ε", "lVert": "‖", "rVert": "‖", "|": "‖", "odot": "∘",
            "circ": "∘", "in": "∈", "beta": "β", "alpha": "α", "gamma": "γ", "lambda": "λ", "Phi": "Φ", "pm": "±",
            ",": " ", ";": " ", "!": "", ":": " ", "left": "", "right": "", "big": "", "Big": "", "bigl": "", "bigr": "",
            "Rightarrow": "⇒", "rightarrow": "→", "mapsto": "↦", "neq": "≠", "leq": "≤", "geq": "≥", "mid": "|",
-           "sim": "~", "propto": "∝", "prime": "′", "tfrac": "", "displaystyle": ""}
+           "sim": "~", "propto": "∝", "prime": "′", "displaystyle": ""}
 
 
 def formula(tex: str) -> str:
