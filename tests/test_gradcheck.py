@@ -324,7 +324,7 @@ def test_the_picture_has_a_pixel_for_each_element(inputs):
     images = [ax.images[0].get_array() for ax in picture.axes if ax.images]
     assert [image.size for image in images] == [max(1, int(np.prod(e.shape))) for e in report.inputs]
     np.testing.assert_array_equal(images[0].ravel(), np.clip(report.inputs[0].errors.ravel(), 1e-17, 1e2))
-    assert picture._repr_png_().startswith(b"\x89PNG")
+    assert picture._repr_png_()[0].startswith(b"\x89PNG")
 
 
 def test_a_function_that_changes_its_shape_or_returns_no_tensor_is_refused():

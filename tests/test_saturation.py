@@ -247,7 +247,7 @@ def test_the_picture_shows_each_number_once():
             rows = [row for row in SWEEP.rows if row.scale == scale]
             expected = [row.spread if name == "spread" else getattr(row, name).median for row in rows]
             assert sum(len(y) == len(expected) and np.allclose(y, np.maximum(expected, 1e-17)) for y in drawn) == 1
-    assert picture._repr_png_().startswith(b"\x89PNG")
+    assert picture._repr_png_()[0].startswith(b"\x89PNG")
 
 
 def test_an_unknown_row_says_which_there_are():

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__, draw_command, learn_command, saturation, train_command
+from . import __version__, draw_command, learn_command, saturation, site_command, train_command
 from .attention import attention, multi_head_attention
 from .errors import GradcheckError
 from .examples import W_K, W_Q, W_V, X, self_attention_of_three_words
 from .files import write_whole
 from .gradcheck import gradcheck
 from .graph import draw
+from .languages import LANGUAGES, language, speaking
 from .progress import Progress, wiped
 from .tensor import Tensor
 
@@ -254,7 +255,7 @@ def laboratory(args: argparse.Namespace) -> int:
         page, numbers = args.out / "saturation.html", args.out / "saturation.json"
         write_whole(numbers, as_json(report).encode())
         controls = {name: found for name, found in maps.items() if name != "training"}
-        saturation.report(page, lang=args.lang, measured=sweep, trained=maps.get("training"), controls=controls)
+        saturation.report(page, lang=language(), measured=sweep, trained=maps.get("training"), controls=controls)
         written = [str(page), str(numbers)]
     print(as_json({**report, "written": written}) if args.json else
           "\n".join(f"written: {path}" for path in written), end="\n" if args.json or written else "", flush=True)
@@ -296,13 +297,15 @@ def parser() -> argparse.ArgumentParser:
                           "minutes")
     lab.add_argument("--out", type=Path, default=argparse.SUPPRESS, metavar="DIR",
                      help="write saturation.html, a page with plots and a slider, and saturation.json there")
-    lab.add_argument("--lang", choices=["en", "pt"], default="en", help="language of the page (default: %(default)s)")
+    lab.add_argument("--lang", choices=list(LANGUAGES), default=None,
+                     help="language of the page (default: $TINYGRAD_ATTN_LANG, or en)")
     lab.add_argument("--json", action="store_true", default=argparse.SUPPRESS,
                      help="print one JSON object instead of tables")
     lab.set_defaults(job=laboratory)
     draw_command.add_parser(commands)
     train_command.add_parser(commands)
     learn_command.add_parser(commands)
+    site_command.add_parser(commands)
     return p
 
 
@@ -326,7 +329,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         p.error(f"--out {args.out}: {error.strerror}")
     try:
-        return args.job(args)
+        with speaking(getattr(args, "lang", None) or language()):
+            return args.job(args)
     except KeyboardInterrupt:
         print(f"{wiped()}interrupted", file=sys.stderr)
         return 130

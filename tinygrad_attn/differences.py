@@ -25,6 +25,7 @@ import numpy as np
 from .anomaly import Watcher
 from .derivatives import unit_seeds
 from .engine import Primitive, enable_grad, grad, operand
+from .languages import _
 from .plots import INK, SERIES, figure
 from .tensor import Tensor
 
@@ -209,11 +210,11 @@ class EpsCurve:
         kinds = {"forward": self.forward, "central": self.central, "complex": self.complex}
         for (kind, errors), colour, marker in zip(kinds.items(), SERIES, "sov"):
             if errors is not None:
-                axes.loglog(self.steps, np.maximum(errors, 1e-17), marker=marker, ms=4, color=colour, label=kind)
+                axes.loglog(self.steps, np.maximum(errors, 1e-17), marker=marker, ms=4, color=colour, label=_(kind))
         rounding = np.finfo(float).eps / self.steps
-        axes.loglog(self.steps, rounding, ":", color=INK, lw=1, label="rounding, 2.2e-16 / h")
-        axes.set(xlabel="step h", ylabel="error, of the largest derivative", ylim=(3e-18, 3))
-        axes.legend(loc="lower right", fontsize=9)
+        axes.loglog(self.steps, rounding, ":", color=INK, lw=1, label=_("rounding, 2.2e-16 / h"))
+        axes.set(xlabel=_("step h"), ylabel=_("error, of the largest derivative"), ylim=(3e-18, 3))
+        axes.legend(loc="lower right", fontsize=9, frameon=False, labelcolor=INK)
         return picture
 
 
@@ -230,7 +231,7 @@ def eps_curve(fn: Callable[..., Any], inputs: Any, *, steps: Sequence[float] | N
     >>> 1e-8 < curve.best("central")[0] < 1e-3, curve.best("complex")[1] < 1e-15
     (True, True)
     """
-    _, arrays = as_float64(inputs, "eps_curve")
+    arrays = as_float64(inputs, "eps_curve")[1]
     hs = np.array(10.0 ** -np.arange(1, 14) if steps is None else steps, dtype=float)
     if hs.ndim != 1 or not hs.size or not np.all((hs > 0) & np.isfinite(hs)):
         raise ValueError("eps_curve: steps must be finite numbers above 0, one at least")

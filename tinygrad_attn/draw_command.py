@@ -23,7 +23,7 @@ from .examples import EXAMPLES
 from .graph import Graph, draw
 from .graph.film import film
 from .graph.picture import SUFFIXES
-from .pages import LANGUAGES
+from .languages import LANGUAGES, language
 from .tensor import Tensor
 
 
@@ -51,7 +51,8 @@ def add_parser(commands: Any) -> None:
                    help="open N levels of boxes, or fold the boxes of that name (which may be given several times)")
     p.add_argument("--max-nodes", type=int, metavar="N", help="fold, or cut, what is larger; 0 for no limit (default: "
                                                               "500)")
-    p.add_argument("--lang", choices=list(LANGUAGES), default="en", help="language of the page (default: %(default)s)")
+    p.add_argument("--lang", choices=list(LANGUAGES), default=None,
+                   help="language of the page (default: $TINYGRAD_ATTN_LANG, or en)")
     p.add_argument("--open", action="store_true", help="open what was written, or else the page, in the browser")
     p.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the graph as one JSON object")
     p.set_defaults(job=run)
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if out and out.suffix.lower() in SUFFIXES:
         out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        written = graph.save(out, lang=args.lang) if out else None
+        written = graph.save(out, lang=language()) if out else None
     except RuntimeError as error:           # no `dot` program, or one that fails
         raise ValueError(str(error)) from error
     if args.json:

@@ -7,6 +7,7 @@ if they disagree `suspects.py` finds out why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -17,7 +18,8 @@ import numpy as np
 from .comparison import DIRECTIONS, Comparison, InputReport, Judge, Mismatch, gradient_of
 from .differences import as_float64
 from .errors import GradcheckError
-from .plots import figure
+from .languages import _
+from .plots import INK, figure
 from .suspects import Suspect, find_suspect
 
 METHODS = ("central", "complex", "projected")
@@ -73,10 +75,13 @@ class GradcheckReport:
             table = errors.reshape(-1, errors.shape[-1])
             shown = ax.imshow(table, norm=LogNorm(1e-17, 1e2), cmap="magma", aspect="auto", interpolation="nearest")
             ax.grid(False)
-            ax.set(title=f"{entry.name} {entry.shape}", xlabel="last axis", ylabel="all other axes")
+            name = re.sub("^input(?= )", _("input"), entry.name)
+            ax.set(title=f"{name} {entry.shape}", xlabel=_("last axis"), ylabel=_("all other axes"))
             for axis, n in ((ax.xaxis, table.shape[1]), (ax.yaxis, table.shape[0])):
                 axis.set_ticks(np.unique(np.linspace(0, n - 1, min(n, 6)).round().astype(int)))
-        picture.colorbar(shown, ax=list(np.atleast_1d(axes)), label="absolute error")
+        bar = picture.colorbar(shown, ax=list(np.atleast_1d(axes))).ax
+        bar.set_ylabel(_("absolute error"), color=INK)
+        bar.tick_params(which="both", colors=INK)
         return picture
 
 

@@ -9,9 +9,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from .files import write_whole
+from .languages import LANGUAGES, _, language, of_environment
 from .learn import record
 from .learn.exercise import exercise, ids
 from .learn.grader import SECONDS, check_file
@@ -19,27 +21,34 @@ from .learn.lessons import Cell, described, exercises, hint, lesson, lessons, ru
 from .learn.quiz import Quiz, quiz
 from .learn.terminal import filled
 
+WIDTH = 118                                 # of a file that is written
+
 
 def command(rest: str) -> str:
-    """A command of this kind, as it was typed."""
+    """A command of this kind, as it was typed, and in the same language."""
     program = Path(sys.argv[0]).stem
-    return f"{program if program == 'tinygrad-attn' else 'python3 -m tinygrad_attn'} learn {rest}"
+    lang = "" if language() == of_environment() else f" --lang {language()}"
+    return f"{program if program == 'tinygrad-attn' else 'python3 -m tinygrad_attn'} learn {rest}{lang}"
 
 
 def expanded(argv: Sequence[str]) -> list[str]:
-    """`learn 05` means `learn read 05`, and `learn 03-softmax` means `learn show 03-softmax`."""
+    """`learn 05` means `learn read 05`, and `learn 03-softmax` means `learn show 03-softmax`, also behind options."""
     argv = list(argv)
-    if len(argv) > 1 and argv[0] == "learn":
-        if re.fullmatch(r"\d+", argv[1]):
-            argv.insert(1, "read")
-        elif re.match(r"\d", argv[1]):
-            argv.insert(1, "show")
+    at = next((i for i in range(1, len(argv)) if not argv[i].startswith("-") and argv[i - 1] != "--lang"), 0)
+    if argv[:1] == ["learn"] and at:
+        if re.fullmatch(r"\d+", argv[at]):
+            argv.insert(at, "read")
+        elif re.match(r"\d", argv[at]):
+            argv.insert(at, "show")
     return argv
 
 
 def add_parser(commands: Any) -> None:
+    lang = argparse.ArgumentParser(add_help=False)
+    lang.add_argument("--lang", choices=list(LANGUAGES), default=argparse.SUPPRESS,
+                      help="language of what you read: en, or pt, Portuguese (default: $TINYGRAD_ATTN_LANG, or en)")
     p = commands.add_parser(
-        "learn", help="the tutorials: read, run, solve and check",
+        "learn", parents=[lang], help="the tutorials: read, run, solve and check",
         description="The tutorials, in order, with your progress. `learn 05` reads one, and runs it as you go; `learn "
                     "03-softmax` shows an exercise.",
         epilog="An exercise, from start to end: learn start 03-softmax answer.py; edit answer.py; learn check "
@@ -50,7 +59,8 @@ def add_parser(commands: Any) -> None:
     actions = p.add_subparsers(title="actions", metavar="ACTION")
 
     def action(name: str, job: Any, about: str, what: str = "", **options: Any) -> Any:
-        sub = actions.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".", **options)
+        sub = actions.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".", parents=[lang],
+                                 **options)
         sub.set_defaults(job=job)
         if what:
             sub.add_argument(what.lower(), metavar=what)
@@ -94,16 +104,17 @@ def listed(args: argparse.Namespace) -> int:
         return _printed({"lessons": rows, "progress": str(record.folder() / "progress.jsonl")})
     width = max((len(row["title"]) for row in rows), default=0)
     for row in rows:
-        solved = f"{len(row['solved'])}/{row['exercises']} solved"
-        print(f"{row['lesson']}  {row['title']:{width}}  {row['minutes']:2} min  {'read' if row['read'] else '    '}  "
+        solved = _("{count}/{all} solved").format(count=len(row["solved"]), all=row["exercises"])
+        print(f"{row['lesson']}  {row['title']:{width}}  {row['minutes']:2} min  "
+              f"{_('read') if row['read'] else '':{len(_('read'))}}  "
               f"{solved:12} {'quiz {}/{}'.format(*row['quiz']) if row['quiz'] else ''}".rstrip())
     ahead = next((row for row in rows if not row["read"] or len(row["solved"]) < row["exercises"]), None)
     if ahead and not ahead["read"]:
-        print(f"\nNext: {command(ahead['lesson'])}")
+        print(f"\n{_('Next')}: {command(ahead['lesson'])}")
     elif ahead:
-        print(f"\nNext: {command('exercises ' + ahead['lesson'])}")
+        print(f"\n{_('Next')}: {command('exercises ' + ahead['lesson'])}")
     else:
-        print("\nAll read, all solved.")
+        print("\n" + _("All read, all solved."))
     return 0
 
 
@@ -116,32 +127,36 @@ def listed_exercises(args: argparse.Namespace) -> int:
                                         solved.get(one.id), "path": str(one.path)} for one in found]})
     width = max(len(one.id) for one in found)
     for one in found:
-        print(f"{'ok' if one.id in solved else '  '}  {one.id:{width}}  {one.title} ({one.kind})")
+        print(f"{'ok' if one.id in solved else '  '}  {one.id:{width}}  {one.title} ({_(one.kind)})")
     return 0
 
 
 def showing(args: argparse.Namespace) -> int:
     found = exercise(args.exercise)
     print(described(found, _width()))
-    print(f"\nTo begin: {command('start ' + found.id)}\nA hint:   {command('hint ' + found.id)}")
+    print("\n" + _("To begin: {start}\nA hint:   {hint}").format(start=command(f"start {found.id}"),
+                                                             hint=command(f"hint {found.id}")))
     return 0
 
 
 def starting(args: argparse.Namespace) -> int:
     found = exercise(args.exercise)
-    doc = f'"""{found.id}: {found.title}\n\n{found.statement}\n"""\n\n'
+    statement = "\n".join(line if line.startswith(" ") else fill(line, WIDTH, break_long_words=False,
+                                                                 break_on_hyphens=False)
+                          for line in found.statement.splitlines())
+    doc = f'"""{found.id}: {found.title}\n\n{statement}\n"""\n\n'
     prefix = "r" if "\\" in doc else ""
     path = _written(args.file or Path(found.path.name), f"{prefix}{doc}{found.starter}")
-    print(f"then: {command(f'check {found.id} {path}')}")
+    print(f"{_('then')}: {command(f'check {found.id} {path}')}")
     return 0
 
 
 def _written(path: Path, text: str) -> Path:
     """Write a file that is not there yet, and say so."""
     if path.exists():
-        raise ValueError(f"{path} is there already, and is left as it is; give another name")
+        raise ValueError(_("{path} is there already, and is left as it is; give another name").format(path=path))
     write_whole(path, text.encode())
-    print(f"written: {path}")
+    print(f"{_('written')}: {path}")
     return path
 
 
@@ -155,18 +170,18 @@ def _noted(section: str, name: str, value: Any = None) -> None:
     try:
         record.note(section, name, value)
     except OSError as error:
-        print(f"(progress is not kept: {error.filename or record.folder()}: {error.strerror})", file=sys.stderr)
+        print(f"({_('progress is not kept')}: {error.filename or record.folder()}: {error.strerror})", file=sys.stderr)
 
 
 def checking(args: argparse.Namespace) -> int:
     if not args.seconds > 0:
-        raise ValueError(f"--seconds {args.seconds:g}: it must be above 0")
+        raise ValueError(_("--seconds {seconds:g}: it must be above 0").format(seconds=args.seconds))
     if str(args.file) != "-":
         report = check_file(args.exercise, args.file, seconds=args.seconds)
     elif sys.stdin:
-        report = check_file(args.exercise, "standard input", source=sys.stdin.buffer.read(), seconds=args.seconds)
+        report = check_file(args.exercise, _("standard input"), source=sys.stdin.buffer.read(), seconds=args.seconds)
     else:
-        raise ValueError("there is no standard input; give a file")
+        raise ValueError(_("there is no standard input; give a file"))
     if args.json:
         _printed(report.to_dict())
     else:
@@ -179,15 +194,15 @@ def checking(args: argparse.Namespace) -> int:
 def hinting(args: argparse.Namespace) -> int:
     hint(args.exercise, args.number)
     if args.number < len(exercise(args.exercise).hints):
-        print(f"(Next: {command(f'hint {args.exercise} {args.number + 1}')})")
+        print(f"({_('Next')}: {command(f'hint {args.exercise} {args.number + 1}')})")
     return 0
 
 
 def solving(args: argparse.Namespace) -> int:
     found = exercise(args.exercise)
     if not args.give_up and args.exercise not in record.progress()["solved"]:
-        raise ValueError(f"{args.exercise} is not solved yet; --give-up shows a solution all the same, and "
-                         f"{command('hint ' + args.exercise)} helps")
+        raise ValueError(_("{id} is not solved yet; --give-up shows a solution all the same, and {hint} helps").format(
+            id=args.exercise, hint=command(f"hint {args.exercise}")))
     print(found.solution_text, end="")
     return 0
 
@@ -212,15 +227,15 @@ def asking(args: argparse.Namespace) -> int:
                 print()
                 return 0
             if len(chosen) != 1 or chosen not in letters:
-                print(f"one of {', '.join(letters)}, please")
+                print(_("one of {letters}, please").format(letters=", ".join(letters)))
                 continue
             option = question.options[letters.index(chosen)]
-            print(filled(f"{'Yes' if option.right else 'No'}. {option.reason}", _width()) + "\n")
+            print(filled(f"{_('Yes.') if option.right else _('No.')} {option.reason}", _width()) + "\n")
             if option.right:
                 break
             first = False
         right += first
-    print(f"{right} of {len(asked.questions)} at the first try.")
+    print(_("{count} of {all} at the first try.").format(count=right, all=len(asked.questions)))
     _noted("quiz", asked.number, [right, len(asked.questions)])
     return 0
 
@@ -250,16 +265,17 @@ def reading(args: argparse.Namespace) -> int:
         if value is not None:
             kind, content = _picture(value)
             if isinstance(value, ImportError):
-                text += f"\n(no picture: {value})"
+                text += f"\n({_('no picture')}: {value})"
             elif kind and out:
                 pictures += 1
                 name = f"{found.number}_{pictures}.{kind}"
                 write_whole(out / name, content)
-                text += f"\npicture: {args.out / name}"
+                text += f"\n{_('picture')}: {args.out / name}"
             elif kind:
-                text += "\n(a picture; --out DIR writes it)"
+                text += "\n" + _("(a picture; --out DIR writes it)")
             else:
-                text += "\n" + (str(value) if hasattr(value, "_repr_markdown_") or isinstance(value, Quiz) else
+                text += "\n" + (filled(str(value), _width()) if isinstance(value, Quiz) else
+                                str(value) if hasattr(value, "_repr_markdown_") else
                                 repr(value))
         if text.strip():
             print(text.strip("\n") + "\n", flush=True)
@@ -271,7 +287,8 @@ def reading(args: argparse.Namespace) -> int:
     except Exception as error:
         if not (place := getattr(error, "__notes__", ())):  # not of a cell, but of what is written here
             raise
-        print(f"{found.number} cannot be run to its end: {place[0]}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(_("{number} cannot be run to its end").format(number=found.number)
+              + f": {place[0]}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     _noted("read", found.number)
     return 0
@@ -284,7 +301,7 @@ class Enough(Exception):
 def _wait() -> None:
     """Until the reader has read so far. The end of input, or q, ends the reading."""
     try:
-        answer = input("[Enter goes on, q ends] ")
+        answer = input(_("[Enter goes on, q ends] "))
     except EOFError:
         answer = "q"
     print("\033[F\033[K", end="")
@@ -295,7 +312,7 @@ def _wait() -> None:
 def _picture(value: Any) -> tuple[str, bytes]:
     """A picture as what a file would hold, and that file's suffix."""
     if hasattr(value, "_repr_png_"):
-        return "png", value._repr_png_()
+        return "png", value._repr_png_()[0]
     if hasattr(value, "_repr_mimebundle_"):
         bundle = value._repr_mimebundle_()
         return ("svg", bundle["image/svg+xml"].encode()) if "image/svg+xml" in bundle else ("txt", str(value).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-LANGUAGES = {"en": "en", "pt": "pt-BR"}
+from .languages import LANGUAGES
 
 
 def document(lang: str, title: str, style: str, body: str) -> str:

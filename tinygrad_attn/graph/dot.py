@@ -12,7 +12,7 @@ import numpy as np
 
 from .labels import Strengths, gradient_text, title_lines, value_lines
 from .trace import Box, Edge, Trace, Vertex, number
-from .words import say
+from .words import say, translated
 
 FONT = "Arial"
 INK, SOFT = "#1c2733", "#5a6775"
@@ -58,7 +58,7 @@ def dot(traced: Trace, *, values: bool = False, shapes: bool = True, lang: str =
         if isinstance(item, Vertex):
             look = _node(item, strengths, values, shapes, item.id in sinks)
             look |= {"penwidth": "2.2"} if item.id in traced.outputs else {}
-            digraph.node(item.id, **look, tooltip=_tooltip(item, rules.get(item.id, {})))
+            digraph.node(item.id, **look, tooltip=_tooltip(item, rules.get(item.id, {}), lang))
         elif isinstance(item, Box):
             digraph.body.append(
                 f'\tsubgraph "cluster_{item.id}" {{\n\tgraph [label="{_titled(item.name)}" labeljust=l '
@@ -155,9 +155,9 @@ def _edge(edge: Edge, strengths: Strengths | None, shapes: bool, shared: bool) -
     return look | ({"style": "dashed"} if level == 0 else {})
 
 
-def _tooltip(vertex: Vertex, rules: Iterable[str]) -> str:
+def _tooltip(vertex: Vertex, rules: Iterable[str], lang: str) -> str:
     """What the op computes, and how it sends a gradient back."""
-    first = ": ".join(filter(None, [vertex.label, vertex.formula])) or vertex.name or vertex.kind
+    first = ": ".join(filter(None, [vertex.label, translated(vertex.formula, lang)])) or vertex.name or vertex.kind
     return _tip("\n".join([first, *filter(None, rules)]))
 
 

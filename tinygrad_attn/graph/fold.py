@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..languages import _
 from .trace import Box, Edge, Trace, Vertex
 
 
@@ -123,23 +124,25 @@ def size(traced: Trace) -> int:
     return len(traced.vertices) + len(traced.boxes)
 
 
-def fit(traced: Trace, max_nodes: int | None, remedy: str = "max_nodes=None shows all") -> Trace:
+def fit(traced: Trace, max_nodes: int | None, remedy: str = "") -> Trace:
     """The graph in at most `max_nodes`, vertices and boxes: boxes are folded, the innermost first; if that is not
     enough, the oldest vertices are left out. `note` says so."""
     if max_nodes is not None and (not isinstance(max_nodes, (int, np.integer)) or max_nodes < 2):
         raise ValueError(f"graph: max_nodes={max_nodes!r}; a picture needs 2 or more, or None for all")
     if max_nodes is None or size(traced) <= max_nodes:
         return traced
-    n = f"{len(traced.vertices):,} nodes"
+    remedy = remedy or _("max_nodes=None shows all")
+    n = _("{count:,} nodes").format(count=len(traced.vertices))
     if all(box.frame for box in traced.boxes):
-        return _cut(traced, max_nodes, f"{n}, of which", "older nodes", remedy)
+        return _cut(traced, max_nodes, n, _("… {count:,} older nodes"), remedy)
     levels = range(max(_levels(traced.boxes).values()) + 1)
     fitting = bisect_right(levels, max_nodes, key=lambda k: size(fold(traced, k)))      # so many levels may stay open
     folded = fold(traced, max(fitting - 1, 0))
     if fitting:
-        return replace(folded, note=f"{n}; boxes are folded to show them in {len(folded.vertices):,} ({remedy})")
-    left = f"{n}; boxes are folded, and {len(folded.vertices):,} are left, of which"
-    return _cut(folded, max_nodes, left, "folded and older nodes", remedy)
+        return replace(folded, note=_("{nodes}; boxes are folded to show them in {count:,} ({remedy})").format(
+            nodes=n, count=len(folded.vertices), remedy=remedy))
+    left = _("{nodes}; boxes are folded, and {count:,} are left").format(nodes=n, count=len(folded.vertices))
+    return _cut(folded, max_nodes, left, _("… {count:,} folded and older nodes"), remedy)
 
 
 def _cut(traced: Trace, max_nodes: int, which: str, what: str, remedy: str) -> Trace:
@@ -161,14 +164,15 @@ def _cut(traced: Trace, max_nodes: int, which: str, what: str, remedy: str) -> T
         rest = f"rest{frame or ''}"
         into |= {v.id: v.id if v.id in shown else rest for v in inside}
         if len(inside) > len(shown):
-            rests.append(Vertex(rest, "rest", f"… {len(inside) - len(shown):,} {what}", None, (), "", box=frame))
-    are = "are" if len(kept) > 1 else "is"
+            rests.append(Vertex(rest, "rest", what.format(count=len(inside) - len(shown)), None, (), "", box=frame))
+    shown_are = _("of which {count:,} are shown") if len(kept) > 1 else _("of which {count:,} is shown")
     return replace(traced, vertices=(*rests, *(v for v in traced.vertices if v.id in kept)),
                    edges=tuple(_merged(traced.edges, into, {v.id for v in rests})),
                    outputs=tuple(v for v in traced.outputs if v in kept),
                    places={v: into[place] for v, place in traced.places.items()},
                    titles={v: title for v, title in traced.titles.items() if v in kept},
-                   note=f"{which} {len(kept):,} {are} shown, the outputs and the newest others ({remedy})")
+                   note=f"{which}, {shown_are.format(count=len(kept))}, "
+                        + _("the outputs and the newest others") + f" ({remedy})")
 
 
 def _levels(boxes: Collection[Box]) -> dict[str | None, int]:

@@ -37,7 +37,8 @@ class Page(str):
     """A page, which a notebook shows in a frame that can run it and reach nothing else."""
 
     def _repr_html_(self) -> str:
-        return (f'<iframe srcdoc="{html.escape(self)}" sandbox="allow-scripts" title="computation graph" '
+        title = self.partition("<title>")[2].partition("</title>")[0]
+        return (f'<iframe srcdoc="{html.escape(self)}" sandbox="allow-scripts" title="{title}" '
                 'style="width: 100%; height: 52rem; border: 0"></iframe>')
 
 

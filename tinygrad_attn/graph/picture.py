@@ -6,12 +6,14 @@ import contextlib
 import errno
 import html
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..files import write_whole
+from ..languages import _, language, speaking
 from ..tensor import Tensor
 from .dot import dot
 from .fold import fit, fold, size
@@ -160,24 +162,31 @@ class Graph:
     def render(self, format: str = "svg", lang: str = "en") -> bytes:
         """The picture as bytes, "svg", "png" or "pdf". If nothing is found to draw with, a RuntimeError says what to
         install."""
-        return render(self._dot(lang), format, f"{say(lang)['graph_of']} {outputs(self.shown, lang)}")
+        ops = Counter(v.label or v.name or "" for v in self.shown.vertices if v.kind in ("op", "box"))
+        counts = ", ".join(f"{n} × {name}" if n > 1 else name for name, n in reversed(ops.items()))
+        return render(self._dot(lang), format, f"{say(lang)['graph_of']} {outputs(self.shown, lang)}: {counts}")
 
-    def page(self, lang: str = "en") -> Page:
+    def page(self, lang: str | None = None) -> Page:
         """The backward pass as a film: a page to step through, op by op. It needs no network and no `dot` program. It
         is a string, which a notebook shows as the page.
 
         If no gradients were drawn, the walk back is made now; the graph must not be freed by then. `lang` is "en" or
-        "pt", Brazilian Portuguese.
+        "pt", Brazilian Portuguese; if none is given, it is that of `languages.language()`.
         """
-        traced, limit, remedy = self._with_gradients(), PAGE, f"a page lays out no more than {PAGE}"
+        with speaking(lang or language()):
+            return self._page()
+
+    def _page(self) -> Page:
+        traced, limit = self._with_gradients(), PAGE
+        remedy = _("a page lays out no more than {count}").format(count=PAGE)
         if self.look.max_nodes is not None and self.look.max_nodes < PAGE:
-            limit, remedy = self.look.max_nodes, "max_nodes= sets how many"
+            limit, remedy = self.look.max_nodes, _("max_nodes= sets how many")
         whole = traced if size(traced) <= limit else fit(fold(traced, self.look.collapse), limit, remedy)
         # It opens with little enough to be there at once; the rest is a click away.
         opened = fit(fold(fold(whole, self.look.collapse if whole is traced else None), DEEP), OPEN)
         cut, still = any(v.kind == "rest" for v in opened.vertices), {box.id for box in opened.boxes}
         closed = [box.id for box in whole.boxes if not box.frame and (cut or box.id not in still)]
-        return page(whole, closed, lang=lang, shapes=self.look.shapes)
+        return page(whole, closed, lang=language(), shapes=self.look.shapes)
 
     def with_look(self, *, grads: bool = False, **look: Any) -> Graph:
         """The same graph, shown otherwise: `values`, `shapes`, `collapse`, `max_nodes` as in `draw`, and with
@@ -219,7 +228,7 @@ class Graph:
         bundle = {}
         try:
             bundle["text/plain"] = str(self)
-            bundle["image/svg+xml"] = self.render("svg").decode()
+            bundle["image/svg+xml"] = self.render("svg", language()).decode()
         except Exception as error:
             bundle["text/plain"] = f"{bundle.get('text/plain', repr(self))}\n({type(error).__name__}: {error})"
             with contextlib.suppress(Exception):

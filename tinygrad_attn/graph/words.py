@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..pages import LANGUAGES
+from ..languages import LANGUAGES
 
 TEXT: dict[str, tuple[str, str]] = {
     "title": ("The backward pass, op by op", "A retropropagação, operação por operação"),

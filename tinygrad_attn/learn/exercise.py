@@ -17,13 +17,15 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..languages import _, language
+from .prose import mapped
 from .values import as_data, text_of
 
 MUTANT = "rejects mutant"                   # the checks that count how many are killed
@@ -116,7 +118,7 @@ class Predict(Exercise):
     def solution_text(self) -> str:
         """The value, and how it was computed."""
         way = "".join(f"# {line}".rstrip() + "\n" for line in inspect.getsource(self.reference).splitlines())
-        return f"answer = {text_of(as_data(self.reference()))}\n\n# computed by\n{way}"
+        return f"answer = {text_of(as_data(self.reference()))}\n\n# {_('computed by')}\n{way}"
 
 
 class Catch(Exercise):
@@ -192,21 +194,33 @@ def exercise(id: str) -> Exercise:
     known = ids()
     if id not in known:
         near = get_close_matches(str(id), known, n=3) or [other for other in known if other[:2] == str(id)[:2]]
-        raise ValueError(f"there is no exercise {id!r}; " + (f"did you mean {', '.join(near)}?" if near else
-                         "`learn exercises` lists them"))
-    return _loaded(id)
+        raise ValueError(_("there is no exercise {id!r}").format(id=id) + "; " + (
+            _("did you mean {ids}?").format(ids=", ".join(near)) if near else _("`learn exercises` lists them")))
+    return _loaded(id, language())
 
 
 @functools.cache
-def _loaded(id: str) -> Exercise:
+def _loaded(id: str, lang: str) -> Exercise:
+    """The exercise, its texts in the language of now, which is `lang`."""
     path = tutorials() / "exercises" / f"{id.replace('-', '_')}.py"
     spec = importlib.util.spec_from_file_location(f"tinygrad_attn_exercise_{path.stem}", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module                         # so that the source of a class in it can be found
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        error.add_note(f"in {path}")
+        raise
     found: Exercise = module.exercise
-    title, _, statement = inspect.cleandoc(module.__doc__ or "").partition("\n")
-    found.id, found.title, found.statement, found.path = id, title.rstrip("."), statement.strip("\n"), path
+    title, statement = (inspect.cleandoc(module.__doc__ or "") + "\n").split("\n", 1)
+    found.id, found.title, found.path = id, _(title.rstrip(".")), path
+    found.statement = statement.strip("\n") if lang == "en" else mapped(statement.strip("\n"), _)
+    found.hints = tuple(map(_, found.hints))
+    found.checks = [replace(one, name=one.name if one.name.startswith(MUTANT) else _(one.name), hint=_(one.hint))
+                    for one in found.checks]
+    found.mistakes = [replace(one, hint=_(one.hint)) for one in found.mistakes]
+    for one in found.sound_ones if isinstance(found, Catch) else ():
+        one.__doc__ = _(inspect.getdoc(one) or "") if one.__doc__ else None
     return found

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ..languages import _
 from .exercise import Catch, Check, Exercise, Mistake, Predict, Write, exercise
 from .imports import Forbidden, allowed, check_names, guarded_imports, refusal
 from .isolation import Say, Stopped, apart, as_before
@@ -86,10 +87,10 @@ class Unusable(Exception):
 def _decoded(source: bytes, path: Path | str) -> str:
     """Python's source as text: UTF-8, with or without a byte order mark, unless its first lines say otherwise."""
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
         return source.decode(encoding).replace("\r\n", "\n")
     except (UnicodeDecodeError, SyntaxError):
-        raise Unusable(f"{path} is no text in UTF-8") from None
+        raise Unusable(_("{path} is no text in UTF-8").format(path=path)) from None
 
 
 def _compiled(text: str, path: Path | str, imports: tuple[str, ...]) -> types.CodeType:
@@ -100,13 +101,17 @@ def _compiled(text: str, path: Path | str, imports: tuple[str, ...]) -> types.Co
             _check_imports(tree, imports, path)
             return compile(tree, str(path), "exec", dont_inherit=True)
     except (RecursionError, MemoryError):
-        raise Unusable(f"{path}: an expression in it is too long for Python") from None
+        raise Unusable(_("{path}: an expression in it is too long for Python").format(path=path)) from None
     except SyntaxError as error:
-        line = f", line {error.lineno}" if error.lineno else ""
+        place = _line(path, error.lineno) if error.lineno else path
         code = f": {error.text.strip()[:80]}" if error.text else ""
-        raise Unusable(f"{path}{line}: this is no Python: {error.msg}{code}") from None
+        raise Unusable(f"{place}: {_('this is no Python')}: {error.msg}{code}") from None
     except ValueError as error:
-        raise Unusable(f"{path}: this is no Python: {error}") from None
+        raise Unusable(f"{path}: {_('this is no Python')}: {error}") from None
+
+
+def _line(path: Path | str, number: int) -> str:
+    return _("{path}, line {number}").format(path=path, number=number)
 
 
 def _check_imports(tree: ast.Module, imports: tuple[str, ...], path: Path | str) -> None:
@@ -119,7 +124,7 @@ def _check_imports(tree: ast.Module, imports: tuple[str, ...], path: Path | str)
             continue
         for name in names:
             if not allowed(name, imports):
-                raise Forbidden(f"{path}, line {node.lineno}: {refusal(name, imports)}")
+                raise Forbidden(f"{_line(path, node.lineno)}: {refusal(name, imports)}")
 
 
 def _from_source(found: Exercise, code: Any, path: Path | str, own: Globals) -> Any:
@@ -129,7 +134,7 @@ def _from_source(found: Exercise, code: Any, path: Path | str, own: Globals) -> 
     own.append(vars(module))
     exec(code, vars(module))
     if found.name not in vars(module):
-        raise Unusable(f"{path} does not define {found.name}")
+        raise Unusable(_("{path} does not define {name}").format(path=path, name=found.name))
     return _from_object(found, vars(module)[found.name], own)
 
 
@@ -137,11 +142,11 @@ def _from_object(found: Exercise, answer: Any, own: Globals) -> Any:
     """The answer, if it can be checked at all."""
     if isinstance(found, Predict):
         if answer is ... or answer is None:
-            raise Unusable("there is no prediction yet: give answer a value")
+            raise Unusable(_("there is no prediction yet: give answer a value"))
         return lambda: answer
     if not callable(answer):
-        raise Unusable(f"the answer must be the function {found.name}, not {type(answer).__name__}: give its name, "
-                       f"without parentheses")
+        raise Unusable(_("the answer must be the function {name}, not {kind}: give its name, without parentheses")
+                       .format(name=found.name, kind=type(answer).__name__))
     own += check_names(answer, found.imports)
     return answer
 
@@ -153,7 +158,7 @@ def grade(found: Exercise, obtain: Callable[[Globals], Any], seconds: float | No
     def work(say: Say) -> None:
         own: Globals = []
         with _surroundings(found, say, own, debugging=seconds is None):
-            say(("at", "the answer itself"))
+            say(("at", _("the answer itself")))
             try:
                 asked = _asked(found)
                 answer = as_before(obtain, own)
@@ -163,14 +168,14 @@ def grade(found: Exercise, obtain: Callable[[Globals], Any], seconds: float | No
             except (Stopped, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                say(("fault", f"the answer could not be run: {_told(error, None)}"))
+                say(("fault", f"{_('the answer could not be run')}: {_told(error, None)}"))
                 return
             try:
                 _entries(found, answer, asked, say)
             except Forbidden as error:
                 say(("fault", str(error)))
             except Exception as error:
-                say(("fault", f"the grader failed, and that is no fault of yours; please report it: {error!r}"))
+                say(("fault", f"{_('the grader failed, and that is no fault of yours; please report it')}: {error!r}"))
 
     messages, ended = apart(work, seconds)
     said: dict[str, list[Any]] = {kind: [] for kind in ("at", "entry", "fault", "printed")}
@@ -178,9 +183,9 @@ def grade(found: Exercise, obtain: Callable[[Globals], Any], seconds: float | No
         said[kind].append(content)
     entries = {entry.check: entry for entry in said["entry"]}       # what came later knows the hints
     if ended and said["at"][-1:] != [_HINTS]:
-        said["fault"].append(f"{(said['at'] or ['the answer itself'])[-1]}: " + (
-            f"stopped after {seconds:g} s. Is there a loop that does not end, or one that does far more than it needs?"
-            if ended == "time" else "the answer ended the process it ran in"))
+        said["fault"].append(f"{(said['at'] or [_('the answer itself')])[-1]}: " + (
+            _("stopped after {seconds:g} s. Is there a loop that does not end, or one that does far more than it "
+              "needs?").format(seconds=seconds) if ended == "time" else _("the answer ended the process it ran in")))
     return Report(found.id, found.title, tuple(entries.values()), "".join(said["fault"][:1]), "".join(said["printed"]))
 
 
@@ -300,7 +305,7 @@ def _told_apart(found: Exercise, got: Outcome, true: Outcome) -> tuple[str, str]
         return got.error, ""
     if isinstance(found, Predict):
         return (got.error, "") if got.kind else (text_of(got.value), form(got.value, true.value))
-    wanted = f"an error: {true.kind}: {true.message}" if true.kind else text_of(true.value)
+    wanted = f"{_('an error')}: {true.kind}: {true.message}" if true.kind else text_of(true.value)
     return got.error or beside(got.value, true.value), wanted
 
 
@@ -342,8 +347,8 @@ def outcome(one: Check, answer: Any, given: tuple[Any, ...]) -> Outcome:
         return Outcome(error=_told(error, answer), kind=type(error).__name__, message=_comparable(error))
     for name, before, after in zip(_names(answer, len(given)), given, mine):
         if not unchanged(before, after):
-            return Outcome(error=f"the input {name} was changed: make a new array, since += and [...] = write into it",
-                           kind="changed")
+            return Outcome(error=_("the input {name} was changed: make a new array, since += and [...] = write into it")
+                           .format(name=name), kind="changed")
     return Outcome(value)
 
 
@@ -372,15 +377,15 @@ def _told(error: BaseException, answer: Any) -> str:
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__
               and (frame.filename == own if own else frame.name == "<module>")]
     if not places or not places[-1].lineno:
-        return f"raised {text}"
+        return _("raised {error}").format(error=text)
     code = f": {places[-1].line}" if places[-1].line else ""
-    return f"raised {text} (line {places[-1].lineno}{code})"
+    return _("raised {error} (line {number}{code})").format(error=text, number=places[-1].lineno, code=code)
 
 
 def _given(found: Exercise, one: Check, given: tuple[Any, ...]) -> tuple[tuple[str, str], ...]:
     """The input as it is shown: by the names that the inputs have in the check, or else in the solution."""
     if isinstance(found, Catch):
-        return tuple(("given", text) for text in [inspect.getdoc(given[0])] if text and one is found.checks[0])
+        return tuple((_("given"), text) for text in [inspect.getdoc(given[0])] if text and one is found.checks[0])
     names = _names(one.call, len(given) + 1)[1:] if one.call else _names(found.reference, len(given))
     return tuple(zip(names, map(text_of, given)))
 
@@ -390,4 +395,4 @@ def _names(function: Any, n: int) -> list[str]:
         names = list(inspect.signature(function).parameters)
     except Exception:
         names = []
-    return (names + [f"input {i + 1}" for i in range(len(names), n)])[:n]
+    return (names + [_("input {number}").format(number=i + 1) for i in range(len(names), n)])[:n]

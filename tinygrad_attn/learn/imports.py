@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..languages import _
+
 
 class Forbidden(ImportError):
     """An answer imports, or uses, what the exercise does not allow."""
@@ -26,7 +28,8 @@ def allowed(name: str, imports: Sequence[str]) -> bool:
 def refusal(what: str, imports: Sequence[str]) -> str:
     beyond = [entry for entry in imports if entry in ("numpy", "math") or
               ("." in entry and entry != "tinygrad_attn.learn.check")]
-    return f"{what} is not allowed here: this exercise is to be done with {', '.join(beyond)}"
+    return _("{name} is not allowed here: this exercise is to be done with {allowed}").format(
+        name=what, allowed=", ".join(beyond))
 
 
 @contextlib.contextmanager
@@ -116,7 +119,7 @@ def _origin(value: Any) -> str | None:
         return None
     name, module = value.__name__, getattr(value, "__module__", None) or type(value).__module__
     if isinstance(value, np.ufunc) and getattr(np, name, None) is not value:        # it says that it is NumPy's
-        return "" if "(vectorized)" in name else f"another package's {name}"
+        return "" if "(vectorized)" in name else _("another package's {name}").format(name=name)
     root = str(module).partition(".")[0]
     root = root.removeprefix("_") if root.removeprefix("_") in sys.stdlib_module_names else root     # written in C
     return f"{root}.{name}" if _installed(root) else ""

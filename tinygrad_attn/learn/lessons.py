@@ -12,14 +12,16 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from ..languages import _, language
 from .exercise import Exercise, exercise, ids, tutorials
+from .prose import for_speakers, mapped
 from .terminal import filled
 
 WORDS = 200                                 # a minute, of prose
@@ -55,9 +57,11 @@ class Lesson:
         return words / WORDS + lines / LINES
 
     def notebook(self) -> str:
-        """The same as a notebook, without outputs: JSON in the format that Jupyter opens."""
+        """The same as a notebook, without outputs: JSON in the format that Jupyter opens. In another language than
+        English, a cell behind the title makes that the language of what the others show."""
         cells: list[dict[str, Any]] = []
-        for i, cell in enumerate(self.cells):
+        chosen = Cell("code", f'import os\n\nos.environ["TINYGRAD_ATTN_LANG"] = "{language()}"', 0)
+        for i, cell in enumerate([self.cells[0], *([chosen] if language() != "en" else []), *self.cells[1:]]):
             made: dict[str, Any] = {"cell_type": cell.kind, "id": f"cell-{i}", "metadata": {},
                                     "source": cell.text.splitlines(keepends=True)}
             cells.append({**made, "execution_count": None, "outputs": []} if cell.kind == "code" else made)
@@ -80,18 +84,27 @@ def cells(source: str) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-@functools.cache
 def lessons() -> tuple[Lesson, ...]:
-    """All tutorials, in order."""
-    return tuple(Lesson(path.name[:2], path, cells(path.read_text(encoding="utf-8")))
-                 for path in sorted(tutorials().glob("[0-9][0-9]_*.py")))
+    """All tutorials, in order; their prose in the language of now."""
+    return _lessons(language())
+
+
+@functools.cache
+def _lessons(lang: str) -> tuple[Lesson, ...]:
+    found = tuple(Lesson(path.name[:2], path, cells(path.read_text(encoding="utf-8")))
+                  for path in sorted(tutorials().glob("[0-9][0-9]_*.py")))
+    return found if lang == "en" else tuple(replace(one, cells=tuple(
+        cell if cell.kind == "code" else replace(cell, text=for_speakers(mapped(cell.text, _), lang))
+        for cell in one.cells))
+        for one in found)
 
 
 def lesson(number: str | int) -> Lesson:
     """The tutorial of that number; one that does not exist is a ValueError."""
     found = {one.number: one for one in lessons()}
     if str(number).zfill(2) not in found:
-        raise ValueError(f"there is no tutorial {number}; there are {', '.join(found)}")
+        raise ValueError(_("there is no tutorial {number}; there are {all}").format(
+            number=number, all=", ".join(found)))
     return found[str(number).zfill(2)]
 
 
@@ -105,14 +118,14 @@ class Exercises:
         return "\n\n".join(described(one) for one in self.found)
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join(f"### {one.id}: {one.title}\n\n*{one.kind}*\n\n{one.statement}\n\n"
+        return "\n\n".join(f"### {one.id}: {one.title}\n\n*{_(one.kind)}*\n\n{one.statement}\n\n"
                            f"```python\n{one.starter}```\n\n`check(\"{one.id}\", {one.name})`" for one in self.found)
 
 
 def described(one: Exercise, width: int = 80) -> str:
     """An exercise as text: what is asked, and what to begin with."""
     starter = "\n".join(f"    {line}".rstrip() for line in one.starter.splitlines())
-    return f"{one.id}: {one.title} ({one.kind})\n\n{filled(one.statement, width)}\n\n{starter}"
+    return f"{one.id}: {one.title} ({_(one.kind)})\n\n{filled(one.statement, width)}\n\n{starter}"
 
 
 def exercises(number: str | int) -> Exercises:
@@ -135,7 +148,8 @@ def hint(id: str, number: int = 1) -> None:
     """
     hints = exercise(id).hints
     if not 1 <= number <= len(hints):
-        raise ValueError(f"{id} has {len(hints)} hints, and no number {number}")
+        raise ValueError(_("{id} has {count} hints, and no number {number}").format(
+            id=id, count=len(hints), number=number))
     print(filled(hints[number - 1]))
 
 
@@ -157,7 +171,7 @@ def run_cells(one: Lesson, shown: Callable[[Cell, str, Any], None]) -> None:
                 with contextlib.redirect_stdout(io.StringIO()) as printed:
                     try:
                         value = _executed(cell, one.path, vars(module))
-                    except Exception as error:
+                    except (Exception, SystemExit) as error:
                         error.add_note(f"in the cell at {one.path}, line {cell.line}")
                         raise
                 shown(cell, printed.getvalue(), value)
@@ -170,8 +184,7 @@ def run_cells(one: Lesson, shown: Callable[[Cell, str, Any], None]) -> None:
 def _executed(cell: Cell, path: Path, known: dict[str, Any]) -> Any:
     """Run the statements of a cell; the value of its last line, if that is an expression. A picture that cannot be
     made, because a package is missing, is the error that says so, and the reading can go on."""
-    tree = ast.parse(cell.text, str(path))
-    ast.increment_lineno(tree, cell.line - 1)
+    tree = ast.parse("\n" * (cell.line - 1) + cell.text, str(path))
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
         exec(compile(tree, str(path), "exec"), known)

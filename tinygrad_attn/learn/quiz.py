@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
+from ..languages import _
 from .exercise import tutorials
 from .lessons import lesson
 
@@ -53,7 +54,7 @@ class Quiz:
                 f'<input type="radio" name="tg-{made}-{i}" id="tg-{made}-{i}-{j}">'
                 f'<label for="tg-{made}-{i}-{j}">{_marked(o.text)}</label>'
                 f'<div aria-live="polite"><p class="{"right" if o.right else "wrong"}">'
-                f'<strong>{"Yes." if o.right else "No."}</strong> {_marked(o.reason)}</p></div>'
+                f'<strong>{_("Yes.") if o.right else _("No.")}</strong> {_marked(o.reason)}</p></div>'
                 for j, o in enumerate(q.options)) + "</fieldset>"
             for i, q in enumerate(self.questions)) + "</div>"
 
@@ -88,6 +89,12 @@ def quiz(number: str | int) -> Quiz:
     """
     number = lesson(number).number
     path = tutorials() / "quizzes" / f"{number}.toml"
-    data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return Quiz(number, tuple(Question(q["text"], tuple(Option(o["text"], o.get("right", False), o["reason"])
+    try:
+        return _read(number, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path}: {type(error).__name__}: {error}") from None
+
+
+def _read(number: str, data: dict[str, Any]) -> Quiz:
+    return Quiz(number, tuple(Question(_(q["text"]), tuple(Option(_(o["text"]), o.get("right", False), _(o["reason"]))
                                                         for o in q["option"])) for q in data["question"]))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..languages import _
 from .exercise import MUTANT
 
 SHOWN = 2                                   # failing checks that are printed with input and hint; a report has them all
@@ -29,12 +30,14 @@ class Entry:
 
     def lines(self, whole: bool) -> Iterator[str]:
         """The entry as it is printed; if it is not to be `whole`, without the input."""
-        count = "" if self.inputs < 2 else f" ({self.inputs} inputs)" if self.passed else \
-            f" ({self.failed} of {self.inputs} inputs{'; the smallest:' if whole and self.given else ''})"
-        yield f"  {'ok   ' if self.passed else 'FAIL '} {self.check}{count}"
-        rows = [*self.given, ("got", self.got), ("expected", self.expected), ("hint", self.hint)] if whole else []
-        rows = [(name, text) for name, text in rows if text]
-        width = max((len(name) for name, _ in rows), default=0)
+        count = _("{count} inputs").format(count=self.inputs) if self.passed else \
+            _("{failed} of {count} inputs").format(failed=self.failed, count=self.inputs)
+        smallest = _("; the smallest:") if whole and self.given and not self.passed else ""
+        yield (f"  {'ok' if self.passed else _('FAIL'):5} {self.check.replace(MUTANT, _(MUTANT))}"
+               + (f" ({count}{smallest})" if self.inputs > 1 else ""))
+        rows = [*self.given, (_("got"), self.got), (_("expected"), self.expected), (_("hint"), self.hint)]
+        rows = [(name, text) for name, text in rows if text and whole]
+        width = max((len(name) for name, text in rows), default=0)
         for name, text in rows:
             for i, line in enumerate(_wrapped(text, WIDTH - 10 - width)):
                 yield f"        {'' if i else name:{width}}  {line}".rstrip()
@@ -64,7 +67,8 @@ class Report:
         return self.passed
 
     def __repr__(self) -> str:
-        return f"<{self.id}: {sum(entry.passed for entry in self.entries)} of {len(self.entries)} checks passed>"
+        count = sum(entry.passed for entry in self.entries)
+        return f"<{self.id}: {_('{count} of {all} checks passed').format(count=count, all=len(self.entries))}>"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -81,14 +85,15 @@ class Report:
             yield from entry.lines(whole=shown <= SHOWN)
         if self.printed:
             lines = self.printed.splitlines()
-            yield "  your answer printed:"
+            yield f"  {_('your answer printed:')}"
             yield from (f"        {line}" for line in (*lines[:PRINTED], *(["…"] if len(lines) > PRINTED else [])))
         if self.fault:
-            yield from textwrap.wrap(self.fault, WIDTH, initial_indent="  FAIL  ", subsequent_indent="        ",
-                                     break_long_words=False, break_on_hyphens=False)
+            yield from textwrap.wrap(self.fault, WIDTH, initial_indent=f"  {_('FAIL'):5} ",
+                                     subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False)
         killed = sum(entry.passed for entry in mutants)
-        yield ("  Solved." if self.passed else
-               f"  Not yet: {killed} of {len(mutants)} mutants rejected." if counted else "  Not yet.")
+        yield "  " + (_("Solved.") if self.passed else
+                      _("Not yet: {count} of {all} mutants rejected.").format(count=killed, all=len(mutants))
+                      if counted else _("Not yet."))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import Value
+from ..languages import _
 
 
 class Strange(Exception):
@@ -36,7 +37,7 @@ def as_data(value: Any) -> Any:
             return getattr(kind, f"__{kind.__name__}__")(value)
     if isinstance(value, np.generic):
         return value
-    raise Strange(f"it returned {type(value).__name__}, which is no array and no number")
+    raise Strange(_("it returned {kind}, which is no array and no number").format(kind=type(value).__name__))
 
 
 def equal(got: Any, true: Any, tolerance: float) -> bool:
@@ -101,52 +102,56 @@ def text_of(value: Any) -> str:
 
 def _text_of(value: Any) -> str:
     if isinstance(value, tuple):
-        parts = [_text_of(x) for x in value[:100]] + ([f"… {len(value)} in all"] if len(value) > 100 else [])
+        parts = [_text_of(x) for x in value[:100]]
+        parts += [_("… {count} in all").format(count=len(value))] if len(value) > 100 else []
         if any("\n" in part for part in parts):             # one below the other
             return "(" + ",\n ".join(part.replace("\n", "\n ") for part in parts) + ")"
         return f"({parts[0]},)" if len(value) == 1 else f"({', '.join(parts)})"
     if isinstance(value, np.ndarray) and value.ndim:
         shown = value + 0.0 if value.dtype.kind == "f" else value       # −0 reads like a fault
         text = np.array2string(shown, precision=6, threshold=40, edgeitems=2, separator=", ", max_line_width=64)
-        return text if value.size <= 40 else f"{text}\nshape {value.shape}"
+        return text if value.size <= 40 else f"{text}\n" + _("shape {shape}").format(shape=value.shape)
     value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if isinstance(value, float):
         return f"{value + 0.0:.10g}"
     if isinstance(value, int) and value.bit_length() > 1000:
-        return f"an integer of {value.bit_length()} bits"
-    return getattr(value, "__name__", "a function") if callable(value) else repr(value)
+        return _("an integer of {count} bits").format(count=value.bit_length())
+    return getattr(value, "__name__", _("a function")) if callable(value) else repr(value)
 
 
 def beside(got: Any, true: Any) -> str:
     """A value as it is shown beside the right one: with what the numbers alone do not say."""
     if got is None and true is not None:
-        return "None, as a function gives that has no return"
+        return _("None, as a function gives that has no return")
     text = text_of(got)
     if isinstance(true, tuple) and not (isinstance(got, tuple) and len(got) == len(true)):
-        return f"{text}\nexpected is {form(got, true)}"
+        return f"{text}\n" + _("expected is {form}").format(form=form(got, true))
     if isinstance(true, (str, tuple, dict, type(None))) or isinstance(got, (str, tuple, dict, type(None))):
         return text
     a, b = np.asarray(got), np.asarray(true)
     if a.shape != b.shape:
-        return f"{text}\nof shape {a.shape}, expected is {b.shape}"
+        return f"{text}\n" + _("of shape {got}, expected is {right}").format(got=a.shape, right=b.shape)
     numbers = {a.dtype.kind, b.dtype.kind} <= set("iufc")
     if a.dtype.kind != b.dtype.kind and not numbers:
-        return f"{text}\nof dtype {a.dtype}, expected is {b.dtype}"
+        return f"{text}\n" + _("of dtype {got}, expected is {right}").format(got=a.dtype, right=b.dtype)
     if a.ndim and a.size and numbers and np.isfinite(a).all():
         with np.errstate(all="ignore"):
             gaps = np.abs(a - b)
         place = np.unravel_index(int(gaps.argmax()), a.shape)
-        return f"{text}\nfarthest off, by {float(gaps[place]):.3g}, at {[int(i) for i in place]}"
+        return f"{text}\n" + _("farthest off, by {gap:.3g}, at {place}").format(
+            gap=float(gaps[place]), place=[int(i) for i in place])
     return text
 
 
 def form(got: Any, true: Any) -> str:
     """What sort of thing is asked for, if it is another sort; of a prediction nothing more is told."""
-    kinds = {str: "a text, in quotation marks", tuple: "a tuple", dict: "a dict"}
-    asked = next((name for kind, name in kinds.items() if isinstance(true, kind)), "a number")
+    kinds = {str: _("a text, in quotation marks"), tuple: _("a tuple"), dict: _("a dict")}
+    number = _("a number")
+    asked = next((name for kind, name in kinds.items() if isinstance(true, kind)), number)
     if isinstance(true, tuple) and (not isinstance(got, tuple) or len(got) != len(true)):
-        return f"a tuple of {len(true)}"
+        return _("a tuple of {count}").format(count=len(true))
     if isinstance(true, (np.ndarray, np.generic)) and np.ndim(true):
-        return "" if np.shape(got) == true.shape else f"an array of shape {true.shape}"
-    other = next((name for kind, name in kinds.items() if isinstance(got, kind)), "a number")
+        return "" if np.shape(got) == true.shape else \
+            _("an array of shape {shape}").format(shape=true.shape)
+    other = next((name for kind, name in kinds.items() if isinstance(got, kind)), number)
     return asked if asked != other else ""

@@ -30,6 +30,7 @@ import numpy as np
 from ..attention import attention
 from ..differences import COMPLEX_STEP
 from ..engine import grad
+from ..languages import language
 from ..ops import softmax
 from ..plots import figure
 from ..tensor import Tensor
@@ -200,7 +201,7 @@ class Sweep:
         all scores), dotted lines means, bands hold 90 % of the draws, and dashed lines are the limits of theory."""
         picture, axes = figure(2, 2, size=(10.5, 7.6))
         for ax, name in zip(axes.flat, PANELS):
-            draw_panel(self, ax, name)
+            draw_panel(self, ax, name, language())
         return picture
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import html
-import io
 import json
-import re
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..files import write_whole
-from ..pages import LANGUAGES, document
-from ..plots import INK, figure
+from ..languages import LANGUAGES, language
+from ..pages import document
+from ..plots import figure, inline_svg
 from ..tensor import Tensor
 from .measure import Sweep, drawn, jacobian_norms, sweep, walked
 from .panels import COLOURS, PANELS, SYMBOLS, draw_panel
@@ -28,16 +27,16 @@ STOPS = tuple(2 ** k for k in range(13))     # of the slider
 N_KEYS, CANDIDATES = 64, 500
 
 
-def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None, trained: Map | None = None,
+def report(path: str | Path, *, lang: str | None = None, measured: Sweep | None = None, trained: Map | None = None,
            controls: Mapping[str, Map] = MappingProxyType({}),
            progress: Callable[[int, int], None] | None = None) -> Path:
     """Write the page to `path`, which ends in .html, and return it. Extra `[plot]`.
 
     `measured` is a `Sweep`, measured now if it is not given, with `progress(done, total)`; `trained` what
     `training_map` returned, and `controls` what `controls` did; without them the page is silent about training. `lang`
-    is "en" or "pt", Brazilian Portuguese. Why: what can be moved is understood sooner than what is told. Nothing is
-    written before all is computed, and nothing half. A name that does not end in .html, a folder that is not there, an
-    unknown language, or matplotlib missing is an error before the work.
+    is "en" or "pt", Brazilian Portuguese, or that of now. Why: what can be moved is understood sooner than what is
+    told. Nothing is written before all is computed, and nothing half. A name that does not end in .html, a folder that
+    is not there, an unknown language, or matplotlib missing is an error before the work.
 
     >>> import tempfile
     >>> from tinygrad_attn import saturation
@@ -49,7 +48,7 @@ def report(path: str | Path, *, lang: str = "en", measured: Sweep | None = None,
     path = Path(path)
     if path.suffix != ".html":
         raise ValueError(f"report: {path.name}: the name of a page ends in .html")
-    if lang not in LANGUAGES:
+    if (lang := lang or language()) not in LANGUAGES:
         raise ValueError(f"report: lang={lang!r}; it is one of {', '.join(LANGUAGES)}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"report: the folder {path.parent} does not exist")
@@ -89,21 +88,6 @@ def _look(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> dict[str
     return {"weights": [float(f"{w:.4g}") for w in p[0]],
             "gradient": [float(f"{abs(g):.3g}") for g in at_scores.numpy()[0, 0]],
             "numbers": [float(f"{x:.3g}") for x in numbers]}
-
-
-def inline_svg(picture: Any, label: str) -> str:
-    """A matplotlib figure as an <svg> that scales, takes the page's text colour, and is named for those who hear it."""
-    import matplotlib
-    with matplotlib.rc_context({"svg.hashsalt": label, "savefig.transparent": True}):
-        picture.savefig(text := io.StringIO(), format="svg", metadata={"Date": None, "Creator": None})
-    svg = text.getvalue()[text.getvalue().index("<svg"):]
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', rf'\1 role="img" aria-label="{html.escape(label)}"', svg)
-    prefix = re.sub(r"\W+", "-", label)     # ids are the page's: two pictures may not share one
-    svg = re.sub(r'id="([^"]*)"', rf'id="{prefix}-\1"', svg)
-    svg = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", svg)
-    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    return svg.replace(INK, "currentColor")
 
 
 def _panel(measured: Sweep, name: str, lang: str) -> str:

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import grad
+from ..languages import language
 from ..ops import log_softmax, softmax
 from ..optim import SGD, Adam
 from ..plots import INK, figure
@@ -329,7 +330,7 @@ class Map:
         axes = np.reshape(axes, (len(optimizers), len(lengths)))
         for panels, optimizer in zip(axes, optimizers):
             for ax, d_k in zip(panels, lengths):
-                self.draw_panel(ax, optimizer, d_k)
+                self.draw_panel(ax, optimizer, d_k, language())
                 if ax is not panels[0]:
                     ax.set_ylabel("")
         for text in picture.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
@@ -356,7 +357,7 @@ class Map:
         """Loss on the test contexts against steps, each scale at its best rate, a thin line for each seed, as a
         matplotlib Figure (extra `[plot]`)."""
         picture, ax = figure(1, 1, size=(6.4, 4.2))
-        self.draw_loss(ax, optimizer, d_k)
+        self.draw_loss(ax, optimizer, d_k, language())
         for text in ax.legend(loc="best", fontsize=9, frameon=False).get_texts():
             text.set_color(INK)
         return picture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..pages import LANGUAGES
+from ..languages import LANGUAGES
 
 TEXT = {
     "title": ("Why attention scores are divided by √d_k", "Por que a atenção divide as pontuações por √d_k"),
