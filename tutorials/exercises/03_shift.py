@@ -31,6 +31,11 @@ def not_normalised():
     return 0.8
 
 
+@exercise.mistake("That is near, and rounded too soon. How many digits does the statement ask for?")
+def rounded():
+    return 0.57
+
+
 @exercise.mistake("A shift of all scores changes nothing, however large it is. But one score was moved against the "
                   "others.")
 def nothing_changes():

@@ -56,7 +56,7 @@ def shorter(rng):
 
 
 @exercise.check("how many keys each query sees", "From one query to the next there is one more key to see, until the "
-                "last query sees all S.", call=lambda causal_mask, L, S: causal_mask(L, S).sum(axis=1),
+                "last query sees all S.", call=lambda causal_mask, L, S: np.sum(causal_mask(L, S), axis=1),
                 expected=lambda L, S: np.maximum(np.arange(L) + 1 + S - L, 0))
 def counts(rng):
     yield 1, 3

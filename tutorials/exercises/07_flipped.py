@@ -60,7 +60,8 @@ def row_by_row(query, key, value):
     output, weights = np.zeros((L, value.shape[1])), np.zeros((L, S))
     for i in range(L):
         seen = i + S - L + 1
-        e = np.exp((key[:seen] / np.sqrt(query.shape[1])) @ query[i])
+        scores = (key[:seen] / np.sqrt(query.shape[1])) @ query[i]
+        e = np.exp(scores - scores.max())
         weights[i, :seen] = e / e.sum()
         output[i] = weights[i, :seen] @ value[:seen]
     return output, weights

@@ -60,7 +60,7 @@ def axes_in_front(rng):
 
 
 @exercise.check("lengths stay", "A turn does not make a vector longer or shorter. Is each new number made of the two "
-                "old ones?", call=lambda rotary, x, positions: (rotary(x, positions) ** 2).sum(axis=-1),
+                "old ones?", call=lambda rotary, x, positions: np.square(rotary(x, positions)).sum(axis=-1),
                 expected=lambda x, positions: (x ** 2).sum(axis=-1))
 def lengths(rng):
     yield np.array([[3.0, 4.0]]), np.array([1])

@@ -70,7 +70,7 @@ def weighted(rng):
 @exercise.check("directions that do not matter: the sums of rows",
                 "Adding a number to a whole row changes no y, so the gradient of each row "
                 "sums to 0. (These are the sums.)",
-                call=lambda f, g, x, weight: f(g, x, weight).sum(axis=-1).round(9) + 0, tolerance=1e-7)
+                call=lambda f, g, x, weight: np.sum(f(g, x, weight), axis=-1).round(9) + 0, tolerance=1e-7)
 def sums(rng):
     yield rng.normal(size=(2, 5)), 10 * rng.normal(size=(2, 5)), rng.normal(size=5)
 
