@@ -34,7 +34,7 @@ def opened(browser, path, width=1100, scheme="light", height=900):
                             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme",
                                                                          "value": scheme}]})
-    browser.get(path.as_uri())
+    browser.get(path if isinstance(path, str) else path.as_uri())
     return browser
 
 

@@ -15,7 +15,7 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "losses": 4.5, "flat": 4.3, "optimizer": 4.4, "optim": 4.5, "serialize": 6.5,
           "nn.module": 6.0, "nn.layers": 6.1, "nn.positions": 6.2, "nn.attention": 6.3, "nn.transformer": 6.4,
           "nn.models": 6.5, "nn": 6.6,
-          "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "pages": 0.5, "derivatives": 3.4,
+          "languages": 0.4, "plots": 0.5, "anomaly": 1.5, "scope": 1.5, "files": 0.5, "pages": 0.5, "derivatives": 3.4,
           "differences": 3.5, "comparison": 3.6, "suspects": 3.65, "gradcheck": 3.7,
           "graph": 3.9, "graph.formulas": 3.5, "graph.trace": 3.55, "graph.fold": 3.6, "graph.labels": 3.6,
           "graph.words": 3.5, "graph.outline": 3.65, "graph.dot": 3.65, "graph.render": 3.7, "graph.film": 3.65,
@@ -23,9 +23,13 @@ FLOORS = {"errors": 0, "engine": 1, "ops": 2, "tensor": 3, "attention": 4, "func
           "saturation": 5.5, "saturation.theory": 5.1, "saturation.words": 5.1, "saturation.claims": 5.15,
           "saturation.panels": 5.15, "saturation.measure": 5.2, "saturation.training": 5.3, "saturation.page": 5.4,
           "examples": 6.7, "training.loop": 6.7, "training.sequences": 6.8, "training.text": 6.8, "training": 6.9,
-          "learn.record": 6.5, "learn.terminal": 6.6, "learn.isolation": 6.6, "learn.imports": 6.6, "learn.values": 6.6,
+          "learn.record": 6.5, "learn.prose": 6.55, "learn.terminal": 6.6, "learn.isolation": 6.6, "learn.imports": 6.6,
+          "learn.values": 6.6,
           "learn.exercise": 6.7, "learn.report": 6.75, "learn.grader": 6.8, "learn.quiz": 6.92, "learn.lessons": 6.9,
           "learn": 6.95, "learn_command": 7.5,
+          "site": 7.0, "site.serve": 7.1, "site.catalogues": 7.1, "site.reference": 7.1, "site.executed": 7.2,
+          "site.extension": 7.2,
+          "site.sources": 7.3, "site.build": 7.4, "site_command": 7.5,
           "progress": 0.5, "": 7, "draw_command": 7.5, "train_command": 7.5, "cli": 8, "__main__": 9}
 CORE = ("errors", "engine", "ops", "tensor", "attention", "functional")
 

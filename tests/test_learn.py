@@ -334,6 +334,13 @@ def test_all_packages_are_in_the_wheel():
     data = config["options.package_data"]["tinygrad_attn.tutorials"].replace(",", " ").split()
     kept = {path for pattern in data for path in (ROOT / "tutorials").glob(pattern)}
     assert kept == {path for path in (ROOT / "tutorials").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    for package, folder in (("tinygrad_attn", "locale"), ("tinygrad_attn.site", "site")):
+        data = config["options.package_data"][package].replace(",", " ").split()
+        kept = {path for pattern in data for path in (ROOT / package.replace(".", "/")).glob(pattern)}
+        wanted = {path for path in (ROOT / "tinygrad_attn" / folder).rglob("*")
+                  if path.is_file() and path.suffix not in (".py", ".pyc")}
+        assert wanted <= kept
+        assert wanted
 
 
 # -------------------------------------------------------------------------------------------------- terminals
