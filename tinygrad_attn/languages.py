@@ -85,9 +85,10 @@ def translations(path: Path) -> dict[str, str]:
             raise ValueError(f"{path}: a quotation mark or a backslash is wrong in {lines.strip()[:200]}") from None
 
     found = {}
-    for notes, message, said in ENTRY.findall(path.read_text(encoding="utf-8-sig") + "\n"):
-        if text(message) and text(said) and not re.search(r"^#,.*\bfuzzy\b", notes, re.M):
-            found[text(message)] = text(said)
+    for notes, *lines in ENTRY.findall(path.read_text(encoding="utf-8-sig") + "\n"):
+        message, said = map(text, lines)
+        if message and said and not re.search(r"^#,.*\bfuzzy\b", notes, re.M):
+            found[message] = said
     return found
 
 
